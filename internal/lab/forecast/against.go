@@ -89,8 +89,39 @@ func (o *Opponent) Capacity(setting verify.Setting) (verify.Capacity, error) {
 	// Weights in a smaller form are read faster by as much; how much arithmetic costs is another matter,
 	// so that the bound takes the fastest kind the machine has.
 	limit := plan.Machine{Bandwidth: devices * hardware.Bandwidth.Value * math.Max(float64(stored)/bytes, 1), Peak: devices * hardware.Compute(4)}
-	out.MostTokens = o.model.DecodeRate(limit, 1, max(int(setting.Load.Input), 1))
+	// Keys and values that all sequences share, or that are kept in fewer bits, are not counted: nor is
+	// anything where lengths are only means, as short prompts may have the long answers.
+	context := 1
+	if setting.Load.Dataset == "random" && !strings.Contains(strings.Join(setting.Flags, " "), "kv-cache-dtype") && !strings.Contains(strings.Join(setting.Flags, " "), "kv_cache_dtype") {
+		context = max(int(math.Min(setting.Load.Input-setting.Load.Prefix, maxTokens)), 1)
+	}
+	if batch := o.batch(&out, setting.AtOnce, context); batch > 0 {
+		out.MostTokens = o.model.DecodeRate(limit, batch, context)
+	}
 	return out, nil
+}
+
+// maxBatch is how many sequences are computed with at most: far fewer already spend more time on
+// arithmetic than on weights, so that more of them add nothing to the rate.
+const maxBatch = 1 << 13
+
+// batch is the largest batch of at most so many sequences, each with so many tokens, whose keys and
+// values fit beside the weights; 0 where it is not known how many sequences there were.
+func (o *Opponent) batch(capacity *verify.Capacity, atOnce, context int) int {
+	windows, _ := o.model.Spec.Groups()
+	each := 0.0
+	for group, bytes := range o.model.KVBytes() {
+		held := context
+		if windows[group] > 0 {
+			held = min(held, int(windows[group]))
+		}
+		each += float64(bytes) * float64(held)
+	}
+	batch := float64(min(atOnce, maxBatch))
+	if each > 0 && atOnce > 0 {
+		batch = math.Max(1, math.Min(batch, math.Floor((capacity.MemoryBytes-capacity.WeightBytes)/each)))
+	}
+	return int(batch)
 }
 
 // Predict implements verify.Predictor.

@@ -187,10 +187,28 @@ func TestAgainst(t *testing.T) {
 	if text := ofRule(&carried, "V-CARRY"); !strings.Contains(text, "predicts 5.5 s with them and 7.7 s without, printed are 5.44 s") {
 		t.Errorf("V-CARRY does not say what is predicted:\n%s", text)
 	}
+	// What a command and a block say of concurrency reaches predictors.
+	for _, c := range []struct {
+		text          string
+		limit, atOnce int
+	}{
+		{"vllm serve Qwen/Qwen3-8B\nvllm bench serve --model Qwen/Qwen3-8B --num-prompts 100 --max-concurrency 8\n" + figures(nil), 8, 8},
+		{"vllm serve Qwen/Qwen3-8B --max-num-seqs 16\nvllm bench serve --model Qwen/Qwen3-8B --num-prompts 100\n" + figures(nil), 0, 16},
+		{"vllm serve Qwen/Qwen3-8B\nvllm bench serve --model Qwen/Qwen3-8B --num-prompts 100\n" + figures(map[string]string{"peak_concurrent_requests": "24.00"}), 0, 24},
+	} {
+		var asked []Setting
+		check(t, "limit.md", "# Qwen3-8B\n\n```\n"+c.text+"```\n", Against(prescribed{name: "Qwen/Qwen3-8B@any", predict: func(s Setting) (Prediction, error) {
+			asked = append(asked, s)
+			return Prediction{}, nil
+		}}))
+		if len(asked) == 0 || asked[0].Load.Limit != c.limit || asked[0].AtOnce != c.atOnce {
+			t.Errorf("%s\nwas asked as %+v", c.text, asked)
+		}
+	}
 	small := prescribed{name: "Qwen/Qwen3-8B@small", capacity: Capacity{WeightBytes: 16.4e9, MemoryBytes: 8e9, MostTokens: 100},
 		predict: func(Setting) (Prediction, error) { return Prediction{}, errors.New("unknown kernel") }}
 	report = check(t, "models.log", text, Against(small))
-	for _, want := range [][]string{{"V-ROOF wrong", "16.4 GB of weights, 8.0 GB of memory"}, {"V-ROOF wrong", "allows at most 100 tok/s"}, {"V-PRED info", "unknown kernel"}} {
+	for _, want := range [][]string{{"V-ROOF wrong", "16.4 GB of weights, 8.0 GB of memory"}, {"V-ROOF wrong", "allows 10000 sequences at once at most 100 tok/s"}, {"V-PRED info", "unknown kernel"}} {
 		if !slices.ContainsFunc(report.Findings, func(f Finding) bool { return containsAll(f.String(), want) }) {
 			t.Errorf("no finding with %q:\n%s", want, ofRule(&report, strings.Fields(want[0])[0]))
 		}

@@ -96,11 +96,7 @@ func (j *judge) checkLittle(block *document.Block) {
 		return
 	}
 	seconds, count := block.Values["duration"].Span(), block.Values["completed"].Span()
-	highest := block.Value("completed") + block.Value("failed")
-	why := "no more requests were sent"
-	if limit := block.Value("max_concurrency"); limit > 0 && limit < highest {
-		highest, why = limit, "the limit of concurrent requests"
-	}
+	highest, why := j.doc.AtOnce(block)
 	for _, key := range []string{"mean_e2el_ms", "mean_ttft_ms"} {
 		if !block.Has(key) {
 			continue

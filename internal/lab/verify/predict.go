@@ -29,9 +29,16 @@ func (j *judge) settingOf(block *document.Block, predictor Predictor) (Setting, 
 		return Setting{}, false
 	}
 	setting := Setting{Model: name, Load: load.Workload, TP: 1}
+	if most, _ := j.doc.AtOnce(block); most >= 1 {
+		setting.AtOnce = int(math.Min(math.Ceil(most), 1e9))
+	}
 	if block.Server != nil {
 		setting.TP = block.Server.Devices()
 		setting.Flags = strings.Fields(block.Server.Text)
+		// What an engine runs at once is less than what clients send where its command says so.
+		if places, origin := block.SequenceLimit(); origin == document.ByCommand && setting.AtOnce > 0 {
+			setting.AtOnce = min(setting.AtOnce, places)
+		}
 	}
 	// What the same server has met before, where prompts may be shared.
 	if load.Dataset == "random" {

@@ -16,6 +16,7 @@ type Setting struct {
 	Flags   []string // of the serve command
 	Load    Workload
 	Before  []Workload // what the same server has served before, first one first
+	AtOnce  int        // requests that were open at the same time at most; 0 = not known
 }
 
 // An Estimate is a predicted figure with its 95 % interval.
@@ -34,7 +35,7 @@ type Prediction struct {
 type Capacity struct {
 	WeightBytes float64 // of the model in the stated form, all devices together
 	MemoryBytes float64 // of all devices that the setting uses
-	MostTokens  float64 // tokens per second that bandwidth and FLOPs allow one sequence at a time; 0 = not known
+	MostTokens  float64 // output tokens per second that memory, bandwidth and FLOPs allow as many sequences as run at once; 0 = not known
 }
 
 // A Predictor knows one model on one machine.

@@ -106,7 +106,7 @@ func (j *judge) reportMissing(t *document.Table, r *document.Row, figure *docume
 	printed := figure.Label + " " + figure.Number.Text
 	best := bestBlock(together)
 	// All other figures beside it must be of one block: rounded figures are alike by chance.
-	if best != nil && known > 1 && together[best] >= known-1 {
+	if best != nil && known > 1 && together[best] >= known-1 && saysWhich(figure) {
 		for _, key := range document.KeysOf(figure.Metric) {
 			if value, ok := best.Figure(key); ok {
 				j.find(Wrong, figure.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", best.Name, best.LineOf(key), value.Text),
@@ -125,6 +125,12 @@ func (j *judge) reportMissing(t *document.Table, r *document.Row, figure *docume
 		follows += fmt.Sprintf("; nearest is %s in %s, line %d", value.Text, near.Name, near.LineOf(key))
 	}
 	j.find(Unsupported, figure.Number.Line, where, printed, follows, "a table gives figures of runs that can be looked up")
+}
+
+// saysWhich reports whether a label says which figure of a block it is of. Rates of other things, as
+// of one user, are in tokens per second too, so that the unit alone does not.
+func saysWhich(figure *document.TableFigure) bool {
+	return len(document.KeysOf(figure.Metric)) == 1 || strings.Contains(figure.Label, "throughput") || strings.Contains(figure.Label, "tps")
 }
 
 // bestBlock is the block with most of the figures, where there is one.

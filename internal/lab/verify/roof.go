@@ -262,12 +262,30 @@ func (j *judge) checkBandwidth() {
 	}
 }
 
+// wholeOnDevices reports whether a server, where one is named, keeps its model on the devices that
+// its command counts, and reads it for each token: nothing is known of others.
+func wholeOnDevices(server *document.Command) bool {
+	if server == nil {
+		return true
+	}
+	_, offload := server.Flags["cpu-offload-gb"]
+	return explicit(server) && !offload && !eachOfSeveral.MatchString(server.Text)
+}
+
+// sequences is how many sequences a bound is for.
+func sequences(count int) string {
+	if count == 1 {
+		return "one sequence at a time"
+	}
+	return fmt.Sprintf("%d sequences at once", count)
+}
+
 // checkAgainst asks the predictors what fits and what is possible.
 func (j *judge) checkAgainst() {
 	for _, predictor := range j.against {
 		for _, block := range j.doc.Blocks {
 			setting, ok := j.settingOf(block, predictor)
-			if !ok {
+			if !ok || !wholeOnDevices(block.Server) {
 				continue
 			}
 			capacity, err := predictor.Capacity(setting)
@@ -278,9 +296,9 @@ func (j *judge) checkAgainst() {
 				j.find(Wrong, block.Line, block.Name, fmt.Sprintf("a run of %s on %d devices", setting.Model, max(setting.TP, 1)),
 					fmt.Sprintf("%.1f GB of weights, %.1f GB of memory on %s", capacity.WeightBytes/1e9, capacity.MemoryBytes/1e9, predictor.Name()), "weights that do not fit cannot have been served")
 			}
-			if capacity.MostTokens > 0 && block.Value("output_throughput") > capacity.MostTokens {
+			if capacity.MostTokens > 0 && block.Values["output_throughput"].Span().Low > capacity.MostTokens {
 				j.find(Wrong, block.LineOf("output_throughput"), block.Name, "output "+block.Values["output_throughput"].Text+" tok/s",
-					fmt.Sprintf("%s allows at most %s tok/s", predictor.Name(), document.Figure(math.Round(capacity.MostTokens))), "bandwidth and FLOPs bound the rate")
+					fmt.Sprintf("%s allows %s at most %s tok/s", predictor.Name(), sequences(setting.AtOnce), document.Figure(math.Round(capacity.MostTokens))), "memory, bandwidth and FLOPs bound the rate")
 			}
 		}
 	}

@@ -19,6 +19,12 @@ func figures(changed map[string]string) string {
 	return consoleBlock("vllm-0.11", metrics)
 }
 
+// heldFor are figures of a tool that counts no peak, with a mean time of a request.
+func heldFor(milliseconds string) string {
+	block := figures(map[string]string{"mean_e2el_ms": milliseconds, "median_e2el_ms": milliseconds, "p99_e2el_ms": "9000.00"})
+	return strings.Replace(block, "Peak concurrent requests:                100.00", "", 1)
+}
+
 // Each rule finds what it is for, and says nothing about the same text put right.
 func TestRules(t *testing.T) {
 	for _, c := range []struct {
@@ -34,6 +40,15 @@ func TestRules(t *testing.T) {
 		{"longer than the run", figures(map[string]string{"p99_ttft_ms": "52000.00"}), figures(nil), []string{"V-LITTLE wrong", "the whole run took 50.00 s"}},
 		{"peak below the mean", figures(map[string]string{"peak_output_throughput": "500.00"}), figures(nil), []string{"V-PEAK wrong", "the mean is 600.00"}},
 		{"peak of no stream", figures(map[string]string{"peak_output_throughput": "200000.00"}), figures(nil), []string{"V-PEAK wrong", "100 requests at once would each have had 2000 tok/s"}},
+		{"limit of the client's command", "```\nvllm bench serve --model a/b-7B --num-prompts 100 --max-concurrency 8\n```\n" + heldFor("5000.00"), "```\nvllm bench serve --model a/b-7B --num-prompts 100 --max-concurrency 8\n```\n" + heldFor("3900.00"),
+			[]string{"V-LITTLE wrong", "10.0 requests at once, there were at most 8", "the limit of concurrent requests"}},
+		{"limit of another block", "## Concurrency 8\n```\nvllm bench serve --model a/b-7B --num-prompts 100 --max-concurrency 8\n```\n" + heldFor("5000.00"),
+			"```\nvllm bench serve --model a/b-7B --num-prompts 100 --max-concurrency 8\n```\n## Concurrency 16\n" + heldFor("5000.00"), []string{"V-LITTLE wrong", "at most 8"}},
+		{"limit of a command for another count", "```\nvllm bench serve --model a/b-7B --max-concurrency 8\n```\n" + heldFor("5000.00"), "```\nvllm bench serve --model a/b-7B --num-prompts 50 --max-concurrency 8\n```\n" + heldFor("5000.00"), []string{"V-LITTLE wrong", "at most 8"}},
+		{"counted peak", figures(map[string]string{"peak_concurrent_requests": "8.00", "mean_ttft_ms": "5000.00", "p99_ttft_ms": "6000.00"}), figures(map[string]string{"peak_concurrent_requests": "11.00", "mean_ttft_ms": "5000.00", "p99_ttft_ms": "6000.00"}),
+			[]string{"V-LITTLE wrong", "10.0 requests at once, there were at most 8", "the peak of concurrent requests"}},
+		{"rate of another thing in a row", "| Load | Mean TTFT (ms) | Output tok/s |\n|---|---|---|\n| a | 1000.00 | 34.30 |\n" + figures(nil), "| Load | Mean TTFT (ms) | TPS per user | Output tok/s/GPU | Interactivity (tok/s) |\n|---|---|---|---|---|\n| a | 1000.00 | 34.30 | 300.00 | 50.00 |\n" + figures(nil),
+			[]string{"V-REF wrong", "output tok/s 34.30", "has 600.00"}},
 		{"ranking", "Result: a (5.00 tok/s) > b (7.00 tok/s)\n" + tinyBlock, "Result: a (7.00 tok/s) > b (5.00 tok/s)\n" + tinyBlock, []string{"V-REF wrong", "5.00 is not more than 7.00"}},
 		{"difference in a sentence", "Mean TPOT = 15.12 ms vs 138.86 ms, reduced by 123.74 ms (79.11%).\n" + tinyBlock, "Mean TPOT = 15.12 ms vs 138.86 ms, reduced by 123.74 ms (89.11%).\n" + tinyBlock, []string{"V-PCT wrong", "138.86 → 15.12 is -89.1 %"}},
 		{"factor", "| Load | before | after |\n|---|---|---|\n| a | Mean latency: 1.66s | Mean latency: 0.62s (3.7x faster) |\n", "| Load | before | after |\n|---|---|---|\n| a | Mean latency: 1.66s | Mean latency: 0.62s (2.7x faster) |\n", []string{"V-PCT wrong", "3.7x"}},

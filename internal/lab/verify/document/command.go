@@ -211,7 +211,10 @@ func (c *Command) workload() *Workload {
 		load.Count = count
 	}
 	if limit, ok := c.Integer("max-concurrency", "concurrency"); ok {
-		load.Limit = limit
+		load.Limit = max(limit, 0)
+	}
+	if shared, ok := c.Integer("random-prefix-len", "prefix-len"); ok && shared > 0 {
+		load.Prefix = float64(shared)
 	}
 	if rate, err := strconv.ParseFloat(c.Flags["request-rate"], 64); err == nil && rate > 0 {
 		load.Rate = rate

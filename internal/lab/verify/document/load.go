@@ -6,6 +6,7 @@ package document
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -75,6 +76,7 @@ type Workload struct {
 	Count   int     // requests
 	Rate    float64 // requests per second; +Inf = all at once
 	Limit   int     // requests at the same time; 0 = no limit
+	Prefix  float64 // tokens of the input that all requests share
 	Seed    *int    // nil = not stated
 }
 
@@ -128,10 +130,47 @@ func (d *Document) gatherLoad(block *Block) Loaded {
 	}
 	d.loadClient(block, &load)
 	d.loadRate(block, &load)
+	if client := block.client; client != nil && client.loads(block, &load) {
+		load.Limit, load.Prefix = client.Load.Limit, client.Load.Prefix
+	}
 	if limit := block.Value("max_concurrency"); limit > 0 && limit < 1e9 {
 		load.Limit = int(limit)
 	}
 	return load
+}
+
+// otherLimit is text of a label or a heading that gives a concurrency of its own.
+var otherLimit = regexp.MustCompile(`(?i)concurren|parallel|\busers?\b|\bbatch|\bbs\s?=?\s?[0-9]|\bc\s?=\s?[0-9]`)
+
+var wholeNumber = regexp.MustCompile(`[0-9]+`)
+
+// loads reports whether a command is that of a block and not an example for many: it is near, what
+// it states of counts and lengths is the block's, and no label says at which concurrency the block ran.
+func (c *Command) loads(block *Block, load *Loaded) bool {
+	if block.Line-c.Line >= 100 {
+		return false
+	}
+	// "concurrency 16" above a block is not the 8 of a command further up.
+	about := block.label + " " + block.Section
+	if numbers := wholeNumber.FindAllString(about, 20); otherLimit.MatchString(about) && len(numbers) > 0 && !slices.Contains(numbers, strconv.Itoa(c.Load.Limit)) {
+		return false
+	}
+	return (c.Load.Count == 0 || c.Load.Count == load.Count) && (c.Load.Input == 0 || near(load.Input, c.Load.Input+c.Load.Prefix))
+}
+
+// AtOnce is how many requests of a block were open at the same time at most, and what says so: all
+// of them, the limit of its client, or the peak that its tool counted.
+func (d *Document) AtOnce(block *Block) (most float64, why string) {
+	most, why = block.Value("completed")+block.Value("failed"), "no more requests were sent"
+	load := d.LoadOf(block)
+	if limit := float64(load.Limit); limit > 0 && limit < most {
+		most, why = limit, "the limit of concurrent requests"
+	}
+	// Tools count every request that was open in a second, so that this is never too few.
+	if peak := block.Value("max_concurrent_requests"); peak > 0 && peak < most {
+		most, why = peak, "the peak of concurrent requests that the tool counted"
+	}
+	return most, why
 }
 
 // loadClient takes the data set and the seed from the label, or the command whose lengths fit.
@@ -187,6 +226,9 @@ func (b *Block) Fitting() [2]float64 {
 	return [2]float64{b.Value("completed") + b.Value("failed"), b.Value("total_input_tokens")}
 }
 
+// ByCommand is the origin of a limit that the command of a server states.
+const ByCommand = "by its command"
+
 // SequenceLimit is how many sequences the server of a block runs at once, and where that is
 // from; 0 = not known.
 func (b *Block) SequenceLimit() (limit int, origin string) {
@@ -194,7 +236,7 @@ func (b *Block) SequenceLimit() (limit int, origin string) {
 	if c := b.Server; c != nil {
 		engine = c.engine
 		if n, ok := c.Integer("max-num-seqs", "max-running-requests", "max-batch-size"); ok && n > 0 {
-			return n, "by its command"
+			return n, ByCommand
 		}
 	}
 	if b.client != nil && b.client.engine != "" && b.Server == nil {
@@ -211,9 +253,9 @@ func (b *Block) SequenceLimit() (limit int, origin string) {
 func (b *Block) LikelyLimits(load *Loaded) []int {
 	limit, origin := b.SequenceLimit()
 	switch {
-	case load.Limit > 0 && (limit == 0 || origin != "by its command" || load.Limit < limit):
+	case load.Limit > 0 && (limit == 0 || origin != ByCommand || load.Limit < limit):
 		return []int{load.Limit}
-	case origin == "by its command":
+	case origin == ByCommand:
 		return []int{limit}
 	case limit > 0:
 		return []int{256, 1024}

@@ -283,6 +283,10 @@ var rateWords = []string{"tps", "tok/s", "tokens/s", "tokens per second", "throu
 var kindWords = []struct{ word, metric string }{{"req", "request_throughput"}, {"total", "total_token_throughput"}, {"output", "output_throughput"},
 	{"generat", "output_throughput"}, {"decode", "output_throughput"}, {"input", "input_throughput"}, {"prompt", "input_throughput"}, {"prefill", "input_throughput"}}
 
+// shareOfRate is what makes a rate that of one user or one device, which is another quantity than
+// that of a whole run even where both are in tokens per second.
+var shareOfRate = regexp.MustCompile(`(?:\bper[ -]?|/ ?)(?:(?:each|concurrent|active|single) )?(?:(user|request|req|stream|sequence|seq|client|session)|(gpu|device|card|npu|chip|accelerator))s?\b`)
+
 // latencyWords are words for latencies.
 var latencyWords = []struct{ word, name string }{{"ttft", "ttft"}, {"first token", "ttft"}, {"tpot", "tpot"}, {"per output token", "tpot"},
 	{"itl", "itl"}, {"inter-token", "itl"}, {"e2e", "e2el"}, {"end-to-end", "e2el"}, {"latency", "e2el"}}
@@ -307,11 +311,17 @@ func MetricOf(label string) string {
 	}
 	// Words for rates after those for latencies: "time per output token" has "output".
 	has := func(word string) bool { return strings.Contains(label, word) }
+	if match := shareOfRate.FindStringSubmatch(label); match != nil && (has("req/s") || has("requests/s")) {
+		return match[1] + match[2] + "_share"
+	}
 	if has("req/s") || has("requests/s") || requestRate.MatchString(label) {
 		return "request_throughput"
 	}
 	if !slices.ContainsFunc(rateWords, has) {
 		return ""
+	}
+	if match := shareOfRate.FindStringSubmatch(label); match != nil {
+		return match[1] + match[2] + "_share" // no figure of a block, as blocks have those of all together
 	}
 	for _, kind := range kindWords {
 		if has(kind.word) {
