@@ -101,7 +101,7 @@ var imports = map[string][]string{
 	"lab/verify/document":  {"bench/resultfile"},
 	"lab":                  {"lab/ledger", "lab/planfile", "lab/race"},
 	"lab/measure":          {"bench", "bench/client", "bench/report", "lab", "lab/engines", "lab/ledger", "lab/planfile", "plan", "terminal"},
-	"lab/simulate": {"lab", "lab/ledger", "lab/planfile"},
+	"lab/simulate":         {"lab", "lab/ledger", "lab/planfile"},
 	"lab/forecast":         {"lab", "lab/ledger", "lab/planfile", "lab/predict", "lab/predict/machine", "lab/verify", "plan"},
 
 	"lab/predict":           {"bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
