@@ -25,6 +25,10 @@ const (
 	rustAttempts = 4             // of the compiled client, on errors of the connection
 )
 
+// NoRequestIDs in place of a prefix sends no x-request-id: some servers (llama-cpp-python's) answer 400 to
+// one that is no UUID.
+const NoRequestIDs = "-"
+
 // HTTPConfig is how queries are sent.
 type HTTPConfig struct {
 	Access
@@ -32,7 +36,7 @@ type HTTPConfig struct {
 	Logprobs *int            // nil = none
 	Sampling []Member        // of sampling flags that were given
 	Extra    json.RawMessage // --extra-body: an object; "" = none
-	IDPrefix string          // before a query's ID in x-request-id
+	IDPrefix string          // before a query's ID in x-request-id; NoRequestIDs sends none
 }
 
 // HTTP is a Target: a server that speaks one of OpenAI's protocols. It may be used by
@@ -109,7 +113,7 @@ func (h *HTTP) appendRequest(dst []byte, query *dataset.Query) ([]byte, error) {
 		return dst, err
 	}
 	dst = append(dst, h.head...)
-	if query.ID != "" {
+	if query.ID != "" && h.idPrefix != NoRequestIDs {
 		dst = append(append(append(append(dst, "x-request-id: "...), h.idPrefix...), query.ID...), "\r\n"...)
 	}
 	if query.Session != "" {

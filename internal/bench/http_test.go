@@ -126,6 +126,21 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
+// TestNoRequestIDs: servers that want other ids get none.
+func TestNoRequestIDs(t *testing.T) {
+	ids := make(chan []string, 1)
+	s := serve(t, func(_, _ int, r *http.Request, _ string) (string, bool) {
+		ids <- r.Header.Values("X-Request-Id")
+		return good, false
+	})
+	if sample := do(target(t, s.url, func(c *HTTPConfig) { c.IDPrefix = NoRequestIDs })); !sample.OK() {
+		t.Fatalf("got %+v", sample)
+	}
+	if got := <-ids; len(got) > 0 {
+		t.Errorf("x-request-id %q", got)
+	}
+}
+
 // Connections are used again after whole responses, refusals included, but not by the
 // profiles that open one each.
 func TestHTTPConnections(t *testing.T) {

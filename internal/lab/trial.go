@@ -191,6 +191,11 @@ func (c *campaign) stopServer() {
 	}
 }
 
+// lateReading is the finding that the client got to what the kernel had received late. It spoils times
+// between tokens, and rates hardly (lab.md 4.4); as a failure it would throw settings out because the
+// machine was busy.
+const lateReading = "client-bound-reading"
+
 // judge looks at what the campaign wants of a trial: figures that are none are taken out, and a finding
 // that touches the objective makes it invalid (lab.md 4.4).
 func (c *chapter) judge(trial *ledger.Trial) {
@@ -207,6 +212,10 @@ func (c *chapter) judge(trial *ledger.Trial) {
 		return
 	}
 	for _, finding := range trial.Findings {
+		if finding.Code == lateReading && !planfile.IsTime(c.plan.Objective.Metric) {
+			trial.Marks = append(trial.Marks, "late reading: the client read answers late, which delays the requests behind them")
+			continue
+		}
 		if len(finding.Touches) == 0 || slices.Contains(finding.Touches, c.plan.Objective.Metric) {
 			trial.State, trial.Reason = ledger.StateInvalid, finding.Text
 			return

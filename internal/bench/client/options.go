@@ -52,7 +52,7 @@ type Options struct {
 	Logprobs       *int   // nil = none
 	Extra          string // JSON object whose members join the body; "" = none
 	TemplateVars   string // JSON object for chat templates that are applied here; "" = none
-	IDPrefix       string // of x-request-id; "" = bench- and 8 random digits
+	IDPrefix       string // of x-request-id; "" = bench- and 8 random digits, bench.NoRequestIDs = none is sent
 	Profiler       bool   // the server's runs during the measurement
 
 	// Against a warm cache (bench.md 6, item 6).

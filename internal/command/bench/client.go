@@ -184,7 +184,7 @@ func (o *clientOptions) trafficFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.topK, "top-k", 0, "in requests; not given = the server's")
 	flags.IntVar(&o.logprobs, "logprobs", 0, "ask for `N` log probabilities per token")
 	flags.StringVar(&o.Extra, "extra-body", "", "`JSON` object whose members join the body; lmdeploy, sglang: --extra-request-body")
-	flags.StringVar(&o.IDPrefix, "request-id-prefix", "", "of x-request-id; default bench- and 8 random digits")
+	flags.StringVar(&o.IDPrefix, "request-id-prefix", "", "of x-request-id; default bench- and 8 random digits, - sends none")
 	flags.BoolVar(&o.Profiler, "profile", false, "have the server's profiler run during the measurement")
 	flags.BoolVar(&o.Access.Insecure, "insecure", false, "do not check the server's certificate")
 	flags.IntVar(&o.runs, "num-runs", 1, "repeat the measurement and report spread")

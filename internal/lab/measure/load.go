@@ -108,6 +108,7 @@ func (s *server) clientOptions(ctx context.Context, load lab.Load) (client.Optio
 	options.Percentiles = []float64{50, 90, 95, 99}
 	options.Sampling = []bench.Member{{Name: "temperature", Value: json.RawMessage("0")}}
 	options.Warmups = 1
+	options.IDPrefix = bench.NoRequestIDs // any engine has to take the requests
 	if len(workload.Extra) > 0 {
 		text, err := json.Marshal(workload.Extra)
 		if err != nil {
