@@ -35,6 +35,8 @@ const rWeather = respond('What is the weather in Paris?', { tools: [{ type: 'fun
 const Person = z.object({ name: z.string().max(20), age: z.int().min(0).max(150), pets: z.array(z.enum(['cat', 'dog'])).max(3) });
 const GetTime = z.object({ city: z.string().max(20), zone: z.enum(['UTC', 'local']) });
 const ada = 'name: Ada. age: 36. pets: cat and dog.';
+// The prompt has the date in it: on some days the small model would reason until its context ends.
+const briefly = { thinking_token_budget: 200 };
 const questions = ['Hello!', '12+30', 'What is the weather in Paris?']; // the last alone needs a tool
 const prompt = { model: 'ossian-tiny', prompt: 'Hello', temperature: 0, max_tokens: 8 };
 
@@ -187,7 +189,7 @@ const checks = {
   },
 
   async structured() {
-    const asked = ask(ada, { response_format: zodResponseFormat(Person, 'person') });
+    const asked = ask(ada, { ...briefly, response_format: zodResponseFormat(Person, 'person') });
     const want = (await chat.parse(asked)).choices[0];
     same([want.finish_reason, Person.parse(JSON.parse(want.message.content))], ['stop', want.message.parsed]);
     assert(want.message.reasoning);
@@ -389,7 +391,7 @@ const checks = {
   },
 
   async responses_structured() {
-    const asked = respond(ada, { text: { format: zodTextFormat(Person, 'person') } });
+    const asked = respond(ada, { ...briefly, text: { format: zodTextFormat(Person, 'person') } });
     const want = await client.responses.parse(asked);
     same([want.status, Person.parse(JSON.parse(want.output_text))], ['completed', want.output_parsed]);
     same([want.text.format.type, want.text.format.name, want.text.format.strict], ['json_schema', 'person', true]);

@@ -83,8 +83,13 @@ func askPerson(schema map[string]any) chatParams {
 	p := ask("name: Ada. age: 36. pets: cat and dog.")
 	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{
 		JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: "person", Schema: schema, Strict: openai.Bool(true)}}
+	p.SetExtraFields(briefly)
 	return p
 }
+
+// briefly bounds the reasoning: the prompt has the date in it, and on some days the small model would go
+// on reasoning until its context ends.
+var briefly = map[string]any{"thinking_token_budget": 200}
 
 func (s *session) structured() error {
 	p := askPerson(personSchema)
@@ -141,6 +146,7 @@ func (s *session) required() error {
 func respondPerson(schema map[string]any) responseParams {
 	p := respond("name: Ada. age: 36. pets: cat and dog.")
 	p.Text.Format.OfJSONSchema = &responses.ResponseFormatTextJSONSchemaConfigParam{Name: "person", Schema: schema, Strict: openai.Bool(true)}
+	p.SetExtraFields(briefly)
 	return p
 }
 
