@@ -216,6 +216,9 @@ func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each 
 		return command.WithStatus(statusUsage, err)
 	}
 	result, err := lab.Run(cmd.Context(), config)
+	if result == nil && startError(err) != err { // refused: what lies there is another run's
+		return startError(err)
+	}
 	path, reported := report.Write(config.Dir) // of what there is, whatever ended it
 	if cmd.Context().Err() != nil {
 		say(fmt.Sprintf("interrupted after %d trials: the same command goes on", trialsOf(result)))
