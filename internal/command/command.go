@@ -132,8 +132,10 @@ type statusError struct {
 	err    error
 }
 
+// Error is the text of what the status is of.
 func (e *statusError) Error() string { return e.err.Error() }
 
+// Unwrap returns it.
 func (e *statusError) Unwrap() error { return e.err }
 
 // WithStatus makes the process end with the given exit status where err ends its command;

@@ -20,26 +20,22 @@ const (
 	shareGPTOutput = 194.2
 )
 
-// named are workloads that a command line can call by name (bench.md 5).
-var named = map[string]planfile.Workload{
-	"sharegpt":  {Dataset: "sharegpt", NumPrompts: 1000, Endpoint: "chat"},
-	"short":     {Dataset: "random", InputLen: 128, OutputLen: 4, NumPrompts: 1000, Endpoint: "chat"},
-	"medium":    {Dataset: "random", InputLen: 2000, OutputLen: 100, NumPrompts: 500, Endpoint: "chat"},
-	"long":      {Dataset: "random", InputLen: 4000, OutputLen: 200, NumPrompts: 500, Endpoint: "chat"},
-	"very-long": {Dataset: "random", InputLen: 32000, OutputLen: 100, NumPrompts: 100, Endpoint: "chat"},
-}
+// shareGPT is the workload of published reports whose prompts are drawn here: plans need its file.
+var shareGPT = planfile.Workload{Name: "sharegpt", Dataset: "sharegpt", NumPrompts: 1000, Endpoint: "chat"}
 
 // Named returns a workload by its name in bench.md 5, or by its lengths, INPUT/OUTPUT.
 func Named(name string) (planfile.Workload, error) {
-	if load, ok := named[strings.ToLower(name)]; ok {
-		load.Name = strings.ToLower(name)
+	known := planfile.Published()
+	known[shareGPT.Name] = shareGPT
+	if load, ok := known[strings.ToLower(name)]; ok {
+		load.Seed = nil // whoever predicts says it
 		return load, nil
 	}
 	load := planfile.Workload{Name: name, Dataset: "random", NumPrompts: 1000, Endpoint: "completions"}
 	if n, err := fmt.Sscanf(name, "%d/%d", &load.InputLen, &load.OutputLen); n == 2 && err == nil && load.InputLen > 0 && load.OutputLen > 0 {
 		return load, nil
 	}
-	names := slices.Sorted(maps.Keys(named))
+	names := slices.Sorted(maps.Keys(known))
 	return load, fmt.Errorf("workload %q: one of %s, or lengths as 1024/128, expected%s", name, strings.Join(names, ", "), nearest.Hint(name, names))
 }
 

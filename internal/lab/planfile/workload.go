@@ -23,6 +23,17 @@ var published = map[string]Workload{
 
 func seed(n uint64) *uint64 { return &n }
 
+// Published returns the workloads of published reports that need no data file, by name; the map is the
+// caller's.
+func Published() map[string]Workload {
+	out := maps.Clone(published)
+	for name, load := range out {
+		load.Name = name
+		out[name] = load
+	}
+	return out
+}
+
 // datasets are those that a plan can name: whether they need a file, and whether lengths decide them
 // (bench.md 2).
 var datasets = map[string]struct{ file, lengths bool }{
