@@ -139,7 +139,7 @@ func (c *campaign) open() error {
 			return errors.Join(err, c.book.file.Close())
 		}
 	}
-	if err := writeFile(filepath.Join(c.Dir, "plan.yaml"), c.PlanText); err != nil {
+	if err := ledger.WriteFile(filepath.Join(c.Dir, "plan.yaml"), c.PlanText); err != nil {
 		return errors.Join(err, c.book.file.Close())
 	}
 	return nil
@@ -302,16 +302,4 @@ func (c *campaign) draw(purpose ...string) *rand.Rand {
 	high, _ := strconv.ParseUint(sum[:16], 16, 64) // hexadecimal digits, so no error
 	low, _ := strconv.ParseUint(sum[16:32], 16, 64)
 	return rand.New(rand.NewPCG(high, low))
-}
-
-// writeFile writes a file whole or not at all.
-func writeFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	temporary := path + ".part"
-	if err := os.WriteFile(temporary, text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
 }

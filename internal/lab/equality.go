@@ -61,7 +61,7 @@ func (c *chapter) ask(ctx context.Context, setting ledger.Setting) ([]Answer, st
 	if err != nil {
 		return nil, "", err
 	}
-	return answers, file, writeFile(filepath.Join(c.Dir, file), append(text, '\n'))
+	return answers, file, ledger.WriteFile(filepath.Join(c.Dir, file), append(text, '\n'))
 }
 
 // unansweredError: a server gave no answers, which is an outcome and no end of the campaign.

@@ -35,7 +35,7 @@ func (c *chapter) conclude(best choice) error {
 	if len(c.plan.Models) > 1 { // a file for each chapter
 		name = "winner-" + fileName(c.model) + ".yaml"
 	}
-	return writeFile(filepath.Join(c.Dir, name), []byte(c.winnerText(best)))
+	return ledger.WriteFile(filepath.Join(c.Dir, name), []byte(c.winnerText(best)))
 }
 
 // winnerText is a configuration with its evidence as comments. Flags are keys, as ossian serve --config

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -45,20 +44,11 @@ func Write(dir string) (string, error) {
 		files[name] = data
 	}
 	for name, data := range files {
-		if writeErr := writeWhole(filepath.Join(dir, name), data); writeErr != nil {
+		if writeErr := ledger.WriteFile(filepath.Join(dir, name), data); writeErr != nil {
 			return "", errors.Join(err, writeErr)
 		}
 	}
 	return filepath.Join(dir, MarkdownName), err
-}
-
-// writeWhole replaces a file, so that a reader sees the old one or the new one.
-func writeWhole(path string, data []byte) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
 }
 
 // Make makes the report of a ledger's lines. broken is where the ledger breaks off, nil if it does not.
