@@ -1,0 +1,75 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/kernels"
+)
+
+// A queue gives kernels to one stream of a device, in order. The first error is kept and ends all
+// later work: operations of a device return none (model.Device), End and Wait ask for it.
+// Modules are loaded when a kernel of theirs is first launched.
+type queue struct {
+	drv       *driver.Driver
+	stream    driver.Stream
+	modules   map[string]driver.Module   // by name of the source
+	functions map[string]driver.Function // by name of the kernel
+	err       error
+}
+
+func newQueue(drv *driver.Driver, stream driver.Stream) *queue {
+	return &queue{drv: drv, stream: stream, modules: map[string]driver.Module{}, functions: map[string]driver.Function{}}
+}
+
+// launch runs a kernel with the arguments args, a struct of fixed-size fields that is laid out as
+// the kernel's one parameter is. threads are those of a block.
+func launch[A any](q *queue, kernel string, grid driver.Dim3, threads, shared uint32, args *A) {
+	if q.err != nil {
+		return
+	}
+	function, err := q.function(kernel)
+	if err == nil {
+		err = q.drv.Launch(&driver.Launch{Function: function, Grid: grid, Block: driver.Dim3{X: threads, Y: 1, Z: 1}, Shared: shared,
+			Stream: q.stream, Params: unsafe.Slice((*byte)(unsafe.Pointer(args)), unsafe.Sizeof(*args))})
+	}
+	if err != nil {
+		q.err = fmt.Errorf("kernel %s: %w", kernel, err)
+	}
+}
+
+// function returns a kernel, and loads its module where that has not happened.
+func (q *queue) function(kernel string) (driver.Function, error) {
+	if f, ok := q.functions[kernel]; ok {
+		return f, nil
+	}
+	source, err := kernels.Find(kernel)
+	if err != nil {
+		return 0, err
+	}
+	module, ok := q.modules[source.Name]
+	if !ok {
+		if module, err = q.drv.ModuleLoad(source.PTX); err != nil {
+			return 0, err
+		}
+		q.modules[source.Name] = module
+	}
+	f, err := q.drv.GetFunction(module, kernel)
+	if err == nil {
+		q.functions[kernel] = f
+	}
+	return f, err
+}
+
+// close unloads the modules.
+func (q *queue) close() (first error) {
+	for name, module := range q.modules {
+		if err := q.drv.ModuleUnload(module); err != nil && first == nil {
+			first = fmt.Errorf("module %s: %w", name, err)
+		}
+	}
+	clear(q.modules)
+	clear(q.functions)
+	return first
+}
