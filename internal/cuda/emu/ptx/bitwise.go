@@ -1,6 +1,10 @@
-package emu
+package ptx
 
-import "math/bits"
+import (
+	"math/bits"
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
+)
 
 // This file is what treats registers as rows of bits.
 
@@ -11,14 +15,14 @@ func (p *parser) logic() {
 		p.integer(t)
 		return
 	}
-	p.in.kind = purePred
+	p.in.Kind = exec.PurePred
 	count := 3
 	if p.op == "not" {
 		count = 2
 	}
 	p.want(count, count)
-	p.in.dst = p.predDst(p.args[0])
-	if p.in.dst < 0 {
+	p.in.Dst = p.predDst(p.args[0])
+	if p.in.Dst < 0 {
 		p.fail("%s without a result", p.op)
 	}
 	x, nx := p.pred(p.args[1])
@@ -30,7 +34,7 @@ func (p *parser) logic() {
 		"and": func(a, b uint32) uint32 { return a & b }, "or": func(a, b uint32) uint32 { return a | b },
 		"xor": func(a, b uint32) uint32 { return a ^ b }, "not": func(a, _ uint32) uint32 { return ^a },
 	}[p.op]
-	p.in.run = func(w *warp, _ uint32) { w.out = combine(flip(w.p[x], nx), flip(w.p[y], ny)) }
+	p.in.Run = func(w *exec.Warp, _ uint32) { w.Out = combine(flip(w.P[x], nx), flip(w.P[y], ny)) }
 }
 
 func flip(v uint32, neg bool) uint32 {
@@ -45,12 +49,12 @@ func (p *parser) shift() {
 	t, size := p.lastType()
 	p.want(3, 3)
 	p.result(size)
-	d, x, n := p.in.dst, p.src(p.args[1], size), p.src(p.args[2], 32)
+	d, x, n := p.in.Dst, p.src(p.args[1], size), p.src(p.args[2], 32)
 	left, signed := p.op == "shl", t[0] == 's'
 	switch {
 	case size == 64:
-		p.in.run = func(w *warp, _ uint32) {
-			D, X, N := &w.d[d], &w.d[x], &w.r[n]
+		p.in.Run = func(w *exec.Warp, _ uint32) {
+			D, X, N := &w.D[d], &w.D[x], &w.R[n]
 			for i := range D {
 				switch {
 				case left:
@@ -63,8 +67,8 @@ func (p *parser) shift() {
 			}
 		}
 	case left && size == 32:
-		p.in.run = func(w *warp, _ uint32) {
-			D, X, N := &w.r[d], &w.r[x], &w.r[n]
+		p.in.Run = func(w *exec.Warp, _ uint32) {
+			D, X, N := &w.R[d], &w.R[x], &w.R[n]
 			for i := range D {
 				D[i] = X[i] << N[i]
 			}
@@ -76,8 +80,8 @@ func (p *parser) shift() {
 	case signed:
 		p.lanes2(x, n, func(a, n uint32) uint32 { return uint32(int16(a)>>n) & 0xffff })
 	default:
-		p.in.run = func(w *warp, _ uint32) {
-			D, X, N := &w.r[d], &w.r[x], &w.r[n]
+		p.in.Run = func(w *exec.Warp, _ uint32) {
+			D, X, N := &w.R[d], &w.R[x], &w.R[n]
 			for i := range D {
 				D[i] = X[i] >> N[i]
 			}
@@ -164,14 +168,14 @@ func (p *parser) bits() {
 	if p.op == "clz" {
 		count32, count64 = bits.LeadingZeros32, bits.LeadingZeros64
 	}
-	d := p.in.dst
+	d := p.in.Dst
 	switch size {
 	case 32:
 		p.lanes1(x, func(a uint32) uint32 { return uint32(count32(a)) })
 	case 64:
-		p.in.run = func(w *warp, _ uint32) {
-			for i := range w.d[x] {
-				w.r[d][i] = uint32(count64(w.d[x][i]))
+		p.in.Run = func(w *exec.Warp, _ uint32) {
+			for i := range w.D[x] {
+				w.R[d][i] = uint32(count64(w.D[x][i]))
 			}
 		}
 	}
@@ -183,11 +187,11 @@ func (p *parser) bfind() {
 	amount := p.has("shiftamt")
 	p.want(2, 2)
 	p.result(32)
-	x, d, read := p.src(p.args[1], size), p.in.dst, p.get(size)
+	x, d, read := p.src(p.args[1], size), p.in.Dst, p.get(size)
 	if size < 32 || t[0] == 'b' {
 		p.fail("bfind of type .%s is not known", t)
 	}
-	p.in.run = func(w *warp, _ uint32) {
+	p.in.Run = func(w *exec.Warp, _ uint32) {
 		for i := range 32 {
 			v := read(w, x, i)
 			if t == "s32" && int32(v) < 0 {
@@ -199,7 +203,7 @@ func (p *parser) bfind() {
 			if amount && v != 0 {
 				at = uint32(size) - 1 - at
 			}
-			w.r[d][i] = at
+			w.R[d][i] = at
 		}
 	}
 }
@@ -213,34 +217,12 @@ func (p *parser) bfe() {
 	if size < 32 || t[0] == 'b' {
 		p.fail("bfe of type .%s is not known", t)
 	}
-	read, write, d := p.get(size), p.put(size), p.in.dst
-	p.in.run = func(w *warp, _ uint32) {
+	read, write, d := p.get(size), p.put(size), p.in.Dst
+	p.in.Run = func(w *exec.Warp, _ uint32) {
 		for i := range 32 {
-			write(w, d, i, extract(read(w, x, i), w.r[at][i]&0xff, w.r[n][i]&0xff, uint32(size), t[0] == 's'))
+			write(w, d, i, arith.Extract(read(w, x, i), w.R[at][i]&0xff, w.R[n][i]&0xff, uint32(size), t[0] == 's'))
 		}
 	}
-}
-
-// extract is the definition of bfe: beyond the top there are copies of the sign, or zeros.
-func extract(v uint64, at, n, size uint32, signed bool) uint64 {
-	if n == 0 {
-		return 0
-	}
-	if signed {
-		wide := int64(v<<(64-size)) >> (64 - size)
-		if at+n < size {
-			return uint64(wide << (64 - at - n) >> (64 - n))
-		}
-		return uint64(wide >> min(at, 63))
-	}
-	if at >= 64 {
-		return 0
-	}
-	v >>= at
-	if n < 64 {
-		v &= 1<<n - 1
-	}
-	return v
 }
 
 // bfi inserts a field of bits.
@@ -253,10 +235,10 @@ func (p *parser) bfi() {
 	if size < 32 {
 		return
 	}
-	read, write, d := p.get(size), p.put(size), p.in.dst
-	p.in.run = func(w *warp, _ uint32) {
+	read, write, d := p.get(size), p.put(size), p.in.Dst
+	p.in.Run = func(w *exec.Warp, _ uint32) {
 		for i := range 32 {
-			from, count := w.r[at][i]&0xff, w.r[n][i]&0xff
+			from, count := w.R[at][i]&0xff, w.R[n][i]&0xff
 			mask := ^uint64(0)
 			if count < 64 {
 				mask = 1<<count - 1

@@ -1,29 +1,33 @@
-package emu
+package ptx
 
-import "strings"
+import (
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
+	"strings"
+)
 
 // mov copies registers, packs and unpacks them, and reads special ones.
 func (p *parser) mov() {
 	t := p.last()
 	p.want(2, 2)
 	if t == "pred" {
-		p.in.kind, p.in.dst = purePred, p.predDst(p.args[0])
-		if p.in.dst < 0 {
+		p.in.Kind, p.in.Dst = exec.PurePred, p.predDst(p.args[0])
+		if p.in.Dst < 0 {
 			p.fail("mov without a result")
 		}
 		if v := p.args[1]; v == "0" || v == "1" || v == "-1" {
-			constant := allLanes
+			constant := exec.AllLanes
 			if v == "0" {
 				constant = 0
 			}
-			p.in.run = func(w *warp, _ uint32) { w.out = constant }
+			p.in.Run = func(w *exec.Warp, _ uint32) { w.Out = constant }
 			return
 		}
 		q, neg := p.pred(p.args[1])
-		p.in.run = func(w *warp, _ uint32) { w.out = flip(w.p[q], neg) }
+		p.in.Run = func(w *exec.Warp, _ uint32) { w.Out = flip(w.P[q], neg) }
 		return
 	}
-	size := typeBits(t)
+	size := arith.TypeBits(t)
 	if size < 16 {
 		p.fail("type .%s of mov is not known", t)
 	}
@@ -36,16 +40,16 @@ func (p *parser) mov() {
 		return
 	}
 	p.result(size)
-	d := p.in.dst
+	d := p.in.Dst
 	if _, ok := p.lookup(p.args[1]); !ok && strings.HasPrefix(p.args[1], "%") {
 		p.special(p.args[1], size)
 		return
 	}
 	x := p.src(p.args[1], size)
 	if size == 64 {
-		p.in.run = func(w *warp, _ uint32) { w.d[d] = w.d[x] }
+		p.in.Run = func(w *exec.Warp, _ uint32) { w.D[d] = w.D[x] }
 	} else {
-		p.in.run = func(w *warp, _ uint32) { w.r[d] = w.r[x] }
+		p.in.Run = func(w *exec.Warp, _ uint32) { w.R[d] = w.R[x] }
 	}
 }
 
@@ -54,19 +58,19 @@ func (p *parser) pack(size int) {
 	parts := vector(p.args[1])
 	part := size / len(parts)
 	if part*len(parts) != size || part < 8 {
-		p.fail("%d parts of %d bits: %s", len(parts), size, p.in.text)
+		p.fail("%d parts of %d bits: %s", len(parts), size, p.in.Text)
 	}
 	p.result(size)
 	var src [8]int
 	for i, s := range parts {
 		src[i] = p.src(s, part)
 	}
-	d, get, put, n := p.in.dst, p.get(part), p.put(size), len(parts)
+	d, get, put, n := p.in.Dst, p.get(part), p.put(size), len(parts)
 	if size == 32 && part == 16 {
 		p.lanes2(src[0], src[1], func(a, b uint32) uint32 { return a | b<<16 })
 		return
 	}
-	p.in.run = func(w *warp, _ uint32) {
+	p.in.Run = func(w *exec.Warp, _ uint32) {
 		for lane := range 32 {
 			v := uint64(0)
 			for i := range n {
@@ -82,9 +86,9 @@ func (p *parser) unpack(size int) {
 	parts := vector(p.args[0])
 	part := size / max(len(parts), 1)
 	if part*len(parts) != size || part < 8 {
-		p.fail("%d parts of %d bits: %s", len(parts), size, p.in.text)
+		p.fail("%d parts of %d bits: %s", len(parts), size, p.in.Text)
 	}
-	p.in.kind = effect
+	p.in.Kind = exec.Effect
 	x := p.src(p.args[1], size)
 	var dst [8]int
 	for i, s := range parts {
@@ -93,7 +97,7 @@ func (p *parser) unpack(size int) {
 		}
 	}
 	get, put, n := p.get(size), p.put(part), len(parts)
-	p.in.run = func(w *warp, m uint32) {
+	p.in.Run = func(w *exec.Warp, m uint32) {
 		for lane := range 32 {
 			if m>>lane&1 == 0 {
 				continue
@@ -115,39 +119,41 @@ func (p *parser) special(name string, size int) {
 	if len(axis) > 1 || k < 0 {
 		p.fail("register %q is not known", name)
 	}
-	perLane := map[string]func(w *warp, lane int) uint64{
-		"%tid": func(w *warp, lane int) uint64 {
-			n, size := uint32(w.id*32+lane), &w.block.size
+	perLane := map[string]func(w *exec.Warp, lane int) uint64{
+		"%tid": func(w *exec.Warp, lane int) uint64 {
+			n, size := uint32(w.ID*32+lane), &w.Block.Size
 			return uint64([3]uint32{n % size[0], n / size[0] % size[1], n / size[0] / size[1]}[k])
 		},
-		"%ctaid":       func(w *warp, _ int) uint64 { return uint64(w.block.at[k]) },
-		"%ntid":        func(w *warp, _ int) uint64 { return uint64(w.block.size[k]) },
-		"%nctaid":      func(w *warp, _ int) uint64 { return uint64(w.block.grid[k]) },
-		"%laneid":      func(_ *warp, lane int) uint64 { return uint64(lane) },
-		"%warpid":      func(w *warp, _ int) uint64 { return uint64(w.id) },
-		"%nwarpid":     func(w *warp, _ int) uint64 { return 64 },
-		"%smid":        func(w *warp, _ int) uint64 { return uint64(w.block.index) % uint64(w.block.card.Multiprocessors) },
-		"%nsmid":       func(w *warp, _ int) uint64 { return uint64(w.block.card.Multiprocessors) },
-		"%gridid":      func(*warp, int) uint64 { return 1 },
-		"%lanemask_eq": func(_ *warp, lane int) uint64 { return 1 << lane },
-		"%lanemask_lt": func(_ *warp, lane int) uint64 { return 1<<lane - 1 },
-		"%lanemask_le": func(_ *warp, lane int) uint64 { return 2<<lane - 1 },
-		"%lanemask_gt": func(_ *warp, lane int) uint64 { return uint64(allLanes) &^ (2<<lane - 1) },
-		"%lanemask_ge": func(_ *warp, lane int) uint64 { return uint64(allLanes) &^ (1<<lane - 1) },
-		"%clock":       func(w *warp, _ int) uint64 { return uint64(w.block.count.Warp) },
-		"%clock64":     func(w *warp, _ int) uint64 { return uint64(w.block.count.Warp) },
-		"%globaltimer": func(w *warp, _ int) uint64 { return uint64(w.block.count.Warp) },
-		"%dynamic_smem_size": func(w *warp, _ int) uint64 {
-			return uint64(len(w.block.shared) - w.block.k.shared)
+		"%ctaid":   func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.At[k]) },
+		"%ntid":    func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Size[k]) },
+		"%nctaid":  func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Grid[k]) },
+		"%laneid":  func(_ *exec.Warp, lane int) uint64 { return uint64(lane) },
+		"%warpid":  func(w *exec.Warp, _ int) uint64 { return uint64(w.ID) },
+		"%nwarpid": func(w *exec.Warp, _ int) uint64 { return 64 },
+		"%smid": func(w *exec.Warp, _ int) uint64 {
+			return uint64(w.Block.Index) % uint64(w.Block.Device.Multiprocessors)
 		},
-		"%total_smem_size": func(w *warp, _ int) uint64 { return uint64(len(w.block.shared)) },
+		"%nsmid":       func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Device.Multiprocessors) },
+		"%gridid":      func(*exec.Warp, int) uint64 { return 1 },
+		"%lanemask_eq": func(_ *exec.Warp, lane int) uint64 { return 1 << lane },
+		"%lanemask_lt": func(_ *exec.Warp, lane int) uint64 { return 1<<lane - 1 },
+		"%lanemask_le": func(_ *exec.Warp, lane int) uint64 { return 2<<lane - 1 },
+		"%lanemask_gt": func(_ *exec.Warp, lane int) uint64 { return uint64(exec.AllLanes) &^ (2<<lane - 1) },
+		"%lanemask_ge": func(_ *exec.Warp, lane int) uint64 { return uint64(exec.AllLanes) &^ (1<<lane - 1) },
+		"%clock":       func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Count.Warp) },
+		"%clock64":     func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Count.Warp) },
+		"%globaltimer": func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Count.Warp) },
+		"%dynamic_smem_size": func(w *exec.Warp, _ int) uint64 {
+			return uint64(len(w.Block.Shared) - w.Block.Kernel.Shared)
+		},
+		"%total_smem_size": func(w *exec.Warp, _ int) uint64 { return uint64(len(w.Block.Shared)) },
 	}
 	f := perLane[base]
 	if f == nil || (axis != "") != (base == "%tid" || base == "%ctaid" || base == "%ntid" || base == "%nctaid") {
 		p.fail("register %q is not known", name)
 	}
-	d, put := p.in.dst, p.put(size)
-	p.in.run = func(w *warp, _ uint32) {
+	d, put := p.in.Dst, p.put(size)
+	p.in.Run = func(w *exec.Warp, _ uint32) {
 		for lane := range 32 {
 			put(w, d, lane, f(w, lane))
 		}
@@ -162,15 +168,15 @@ func (p *parser) cvta() {
 	_, size := p.lastType()
 	p.want(2, 2)
 	if size != 64 || space == "" {
-		p.fail("form of cvta is not known: %s", p.in.text)
+		p.fail("form of cvta is not known: %s", p.in.Text)
 	}
 	p.result(64)
-	base := map[string]uint64{"shared": sharedBase, "local": localBase, "param": paramBase}[space]
+	base := map[string]uint64{"shared": exec.SharedBase, "local": exec.LocalBase, "param": exec.ParamBase}[space]
 	x := p.src(p.args[1], 64)
-	d := p.in.dst
+	d := p.in.Dst
 	switch {
 	case base == 0 || space == "param": // parameters have generic addresses everywhere
-		p.in.run = func(w *warp, _ uint32) { w.d[d] = w.d[x] }
+		p.in.Run = func(w *exec.Warp, _ uint32) { w.D[d] = w.D[x] }
 	case back:
 		p.wide1(x, func(a uint64) uint64 { return a - base })
 	default:

@@ -1,4 +1,6 @@
-package emu
+package ptx
+
+import "ossian/internal/cuda/emu/exec"
 
 // decoders are the opcodes that are known, by their first word. A decoder takes the modifiers it
 // knows, looks up operands and leaves a closure.
@@ -30,9 +32,9 @@ func init() {
 
 // lanes1 makes the instruction compute its result of up to 32 bits from one register.
 func (p *parser) lanes1(x int, f func(a uint32) uint32) {
-	d := p.in.dst
-	p.in.run = func(w *warp, _ uint32) {
-		D, X := &w.r[d], &w.r[x]
+	d := p.in.Dst
+	p.in.Run = func(w *exec.Warp, _ uint32) {
+		D, X := &w.R[d], &w.R[x]
 		for i := range D {
 			D[i] = f(X[i])
 		}
@@ -41,9 +43,9 @@ func (p *parser) lanes1(x int, f func(a uint32) uint32) {
 
 // lanes2 does so from two registers.
 func (p *parser) lanes2(x, y int, f func(a, b uint32) uint32) {
-	d := p.in.dst
-	p.in.run = func(w *warp, _ uint32) {
-		D, X, Y := &w.r[d], &w.r[x], &w.r[y]
+	d := p.in.Dst
+	p.in.Run = func(w *exec.Warp, _ uint32) {
+		D, X, Y := &w.R[d], &w.R[x], &w.R[y]
 		for i := range D {
 			D[i] = f(X[i], Y[i])
 		}
@@ -52,9 +54,9 @@ func (p *parser) lanes2(x, y int, f func(a, b uint32) uint32) {
 
 // lanes3 does so from three.
 func (p *parser) lanes3(x, y, z int, f func(a, b, c uint32) uint32) {
-	d := p.in.dst
-	p.in.run = func(w *warp, _ uint32) {
-		D, X, Y, Z := &w.r[d], &w.r[x], &w.r[y], &w.r[z]
+	d := p.in.Dst
+	p.in.Run = func(w *exec.Warp, _ uint32) {
+		D, X, Y, Z := &w.R[d], &w.R[x], &w.R[y], &w.R[z]
 		for i := range D {
 			D[i] = f(X[i], Y[i], Z[i])
 		}
@@ -63,9 +65,9 @@ func (p *parser) lanes3(x, y, z int, f func(a, b, c uint32) uint32) {
 
 // wide1 makes the instruction compute its result of 64 bits from one register of 64.
 func (p *parser) wide1(x int, f func(a uint64) uint64) {
-	d := p.in.dst
-	p.in.run = func(w *warp, _ uint32) {
-		D, X := &w.d[d], &w.d[x]
+	d := p.in.Dst
+	p.in.Run = func(w *exec.Warp, _ uint32) {
+		D, X := &w.D[d], &w.D[x]
 		for i := range D {
 			D[i] = f(X[i])
 		}
@@ -74,9 +76,9 @@ func (p *parser) wide1(x int, f func(a uint64) uint64) {
 
 // wide2 does so from two registers.
 func (p *parser) wide2(x, y int, f func(a, b uint64) uint64) {
-	d := p.in.dst
-	p.in.run = func(w *warp, _ uint32) {
-		D, X, Y := &w.d[d], &w.d[x], &w.d[y]
+	d := p.in.Dst
+	p.in.Run = func(w *exec.Warp, _ uint32) {
+		D, X, Y := &w.D[d], &w.D[x], &w.D[y]
 		for i := range D {
 			D[i] = f(X[i], Y[i])
 		}
@@ -85,9 +87,9 @@ func (p *parser) wide2(x, y int, f func(a, b uint64) uint64) {
 
 // wide3 does so from three.
 func (p *parser) wide3(x, y, z int, f func(a, b, c uint64) uint64) {
-	d := p.in.dst
-	p.in.run = func(w *warp, _ uint32) {
-		D, X, Y, Z := &w.d[d], &w.d[x], &w.d[y], &w.d[z]
+	d := p.in.Dst
+	p.in.Run = func(w *exec.Warp, _ uint32) {
+		D, X, Y, Z := &w.D[d], &w.D[x], &w.D[y], &w.D[z]
 		for i := range D {
 			D[i] = f(X[i], Y[i], Z[i])
 		}
@@ -97,15 +99,15 @@ func (p *parser) wide3(x, y, z int, f func(a, b, c uint64) uint64) {
 // nothing accepts what has no effect that a program could see.
 func (p *parser) nothing() {
 	p.mods = nil
-	p.in.kind = effect
-	p.in.run = func(*warp, uint32) {}
+	p.in.Kind = exec.Effect
+	p.in.Run = func(*exec.Warp, uint32) {}
 }
 
 func (p *parser) bra() {
 	p.has("uni")
 	p.want(1, 1)
-	p.in.kind = branch
-	p.fixes = append(p.fixes, fix{at: len(p.k.code), line: p.line, label: p.args[0], scopes: p.scopes})
+	p.in.Kind = exec.Branch
+	p.fixes = append(p.fixes, fix{at: len(p.k.Code), line: p.line, label: p.args[0], scopes: p.scopes})
 }
 
 // brx is a branch whose target stands in a table.
@@ -124,35 +126,35 @@ func (p *parser) brx() {
 	for i, label := range table {
 		p.fixes = append(p.fixes, fix{line: p.line, label: label, scopes: p.scopes, set: func(pc int) { targets[i] = pc }})
 	}
-	p.in.kind, p.in.targets = branch, targets
-	p.in.run = func(w *warp, m uint32) {
-		w.run[0].mask &^= m
-		if w.run[0].mask == 0 {
-			w.run = append(w.run[:0], w.run[1:]...)
+	p.in.Kind, p.in.Targets = exec.Branch, targets
+	p.in.Run = func(w *exec.Warp, m uint32) {
+		w.Groups[0].Mask &^= m
+		if w.Groups[0].Mask == 0 {
+			w.Groups = append(w.Groups[:0], w.Groups[1:]...)
 		}
 		for lane := range 32 {
 			if m>>lane&1 == 0 {
 				continue
 			}
-			to := w.r[index][lane]
+			to := w.R[index][lane]
 			if uint64(to) >= uint64(len(targets)) {
-				w.failLane(launchFailed, lane, "target %d of %d", to, len(targets))
+				w.FailLane(exec.LaunchFailed, lane, "target %d of %d", to, len(targets))
 			}
-			w.run = append(w.run, group{targets[to], 1 << lane})
+			w.Groups = append(w.Groups, exec.Group{PC: targets[to], Mask: 1 << lane})
 		}
-		w.sort()
+		w.Sort()
 	}
 }
 
 func (p *parser) ret() {
 	p.has("uni")
 	p.want(0, 0)
-	p.in.kind = leave
+	p.in.Kind = exec.Leave
 }
 
 func (p *parser) trap() {
-	p.in.kind = effect
-	p.in.run = func(w *warp, m uint32) { w.fail(launchFailed, "the kernel gave up") }
+	p.in.Kind = exec.Effect
+	p.in.Run = func(w *exec.Warp, m uint32) { w.Fail(exec.LaunchFailed, "the kernel gave up") }
 }
 
 // bar is a barrier of the block, or of a warp's lanes.
@@ -161,7 +163,7 @@ func (p *parser) bar() {
 	switch {
 	case p.has("warp"):
 		p.want(1, 1)
-		p.collective("sync", p.args[0], func(w *warp, m uint32) { w.syncs++ })
+		p.collective("sync", p.args[0], func(w *exec.Warp, m uint32) { w.Syncs++ })
 		return
 	case p.has("red"):
 		return
@@ -170,21 +172,21 @@ func (p *parser) bar() {
 	p.has("aligned")
 	wait := p.one("sync", "arrive") == "sync"
 	p.want(1, 2)
-	p.in.kind = barrier
+	p.in.Kind = exec.Barrier
 	id, threads := barrierOf(p.args[0]), -1
 	if len(p.args) > 1 {
 		threads = barrierOf(p.args[1])
-		p.k.named = true
+		p.k.Named = true
 	}
-	p.in.run = func(w *warp, m uint32) {
-		if m != w.live || len(w.run) != 1 {
-			w.fail(launchFailed, "barrier reached by lanes %08x of %08x: all lanes of a warp come together", m, w.live)
+	p.in.Run = func(w *exec.Warp, m uint32) {
+		if m != w.Live || len(w.Groups) != 1 {
+			w.Fail(exec.LaunchFailed, "barrier reached by lanes %08x of %08x: all lanes of a warp come together", m, w.Live)
 		}
-		wanted := roundUp(w.block.threads, 32)
+		wanted := (w.Block.Threads + 31) / 32 * 32
 		if threads >= 0 {
-			wanted = int(int32(w.r[threads][first(m)]))
+			wanted = int(int32(w.R[threads][first(m)]))
 		}
-		w.arrive(int(w.r[id][first(m)]), wanted, wait)
+		w.Arrive(int(w.R[id][first(m)]), wanted, wait)
 	}
 }
 
@@ -203,6 +205,6 @@ func (p *parser) fence() {
 	for _, mod := range []string{"sc", "acq_rel", "cta", "gpu", "gl", "sys"} {
 		p.has(mod)
 	}
-	p.in.kind = effect
-	p.in.run = func(*warp, uint32) {}
+	p.in.Kind = exec.Effect
+	p.in.Run = func(*exec.Warp, uint32) {}
 }

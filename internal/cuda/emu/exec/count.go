@@ -1,9 +1,8 @@
-package emu
+package exec
 
 import (
+	"slices"
 	"sync/atomic"
-
-	"ossian/internal/cuda/driver"
 )
 
 // A Count is what launches did: the raw material of a cost model.
@@ -22,8 +21,8 @@ type Count struct {
 	Atomics   int64 // per thread
 }
 
-// add adds other to c.
-func (c *Count) add(other *Count) {
+// Add adds other to c.
+func (c *Count) Add(other *Count) {
 	c.Launches += other.Launches
 	c.Warp += other.Warp
 	c.Lane += other.Lane
@@ -36,48 +35,56 @@ func (c *Count) add(other *Count) {
 	c.Async += other.Async
 	c.Atomics += other.Atomics
 	for kind, n := range other.MMA {
-		c.mma(kind, n)
+		c.Multiplied(kind, n)
 	}
 }
 
-func (c *Count) mma(kind string, n int64) {
+// Multiplied counts matrix products of a kind.
+func (c *Count) Multiplied(kind string, n int64) {
 	if c.MMA == nil {
 		c.MMA = map[string]int64{}
 	}
 	c.MMA[kind] += n
 }
 
-// Counters are what a machine has done since it was made.
-type Counters struct {
-	Kernels map[string]Count // by name
-	Calls   map[string]int64 // of driver functions, by the name of the field in driver.Driver
-	Watched map[string]Count // by name of the region: Sectors and Ideal
+// A Watch is a region of memory whose traffic is counted apart.
+type Watch struct {
+	Name     string
+	from, to uint64
+	sectors  atomic.Int64
+	ideal    atomic.Int64
 }
 
-// A watch is a region of memory whose traffic is counted apart.
-type watch struct {
-	name     string
-	from, to uint64
-	sectors  int64
-	ideal    int64
+// Watch begins to count accesses to a region.
+func (m *Memory) Watch(name string, at, bytes uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := append(slices.Clone(m.watching()), &Watch{Name: name, from: at, to: at + bytes})
+	m.watches.Store(&list)
 }
 
 // watching returns the regions.
-func (c *card) watching() []*watch {
-	c.machine.mu.Lock()
-	defer c.machine.mu.Unlock()
-	return c.machine.watches
+func (m *Memory) watching() []*Watch {
+	if list := m.watches.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
-// Watch counts accesses to a region of memory apart, under a name: Counters().Watched.
-func (m *Machine) Watch(name string, at driver.Ptr, bytes uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.watches = append(m.watches[:len(m.watches):len(m.watches)], &watch{name: name, from: uint64(at), to: uint64(at) + bytes})
+// Watched returns what was counted, by name.
+func (m *Memory) Watched() map[string]Count {
+	out := map[string]Count{}
+	for _, w := range m.watching() {
+		c := out[w.Name]
+		c.Sectors += w.sectors.Load()
+		c.Ideal += w.ideal.Load()
+		out[w.Name] = c
+	}
+	return out
 }
 
-// traffic counts the 32-byte sectors that an access of n bytes per lane touches.
-func (w *warp) traffic(a *address, n int, m uint32) {
+// Traffic counts the 32-byte sectors that an access of n bytes per lane touches.
+func (w *Warp) Traffic(a *Address, n int, m uint32) {
 	var seen [64]uint64
 	sectors, bytes := 0, 0
 	at := uint64(0)
@@ -85,7 +92,7 @@ func (w *warp) traffic(a *address, n int, m uint32) {
 		if m>>lane&1 == 0 {
 			continue
 		}
-		at = a.of(w, lane)
+		at = a.Of(w, lane)
 		bytes += n
 		sector := at / 32
 		if sectors > 0 && seen[sectors-1] == sector {
@@ -104,20 +111,20 @@ func (w *warp) traffic(a *address, n int, m uint32) {
 }
 
 // note adds sectors to the counters of the block and of the region that at lies in.
-func (w *warp) note(at uint64, sectors, ideal int) {
-	w.block.count.Sectors += int64(sectors)
-	w.block.count.Ideal += int64(min(ideal, sectors))
-	for _, region := range w.block.watches {
+func (w *Warp) note(at uint64, sectors, ideal int) {
+	w.Block.Count.Sectors += int64(sectors)
+	w.Block.Count.Ideal += int64(min(ideal, sectors))
+	for _, region := range w.Block.watches {
 		if at >= region.from && at < region.to {
-			atomic.AddInt64(&region.sectors, int64(sectors))
-			atomic.AddInt64(&region.ideal, int64(min(ideal, sectors)))
+			region.sectors.Add(int64(sectors))
+			region.ideal.Add(int64(min(ideal, sectors)))
 		}
 	}
 }
 
-// banks counts the wavefronts of an access to shared memory of n bytes per lane: lanes go together
+// Banks counts the wavefronts of an access to shared memory of n bytes per lane: lanes go together
 // as far as 128 bytes, different words of one bank take turns.
-func (w *warp) banks(a *address, n int, m uint32) {
+func (w *Warp) Banks(a *Address, n int, m uint32) {
 	together := 32
 	if n > 4 {
 		together = 128 / n
@@ -130,7 +137,7 @@ func (w *warp) banks(a *address, n int, m uint32) {
 			if m>>lane&1 == 0 {
 				continue
 			}
-			at := a.of(w, lane) / 4
+			at := a.Of(w, lane) / 4
 			for end := at + uint64(max(n/4, 1)); at < end; at++ {
 				bank := at % 32
 				if count[bank] == 0 || word[bank] != at {
@@ -141,8 +148,8 @@ func (w *warp) banks(a *address, n int, m uint32) {
 			}
 		}
 		if most > 0 {
-			w.block.count.Shared += int64(most)
-			w.block.count.Conflicts += int64(most - 1)
+			w.Block.Count.Shared += int64(most)
+			w.Block.Count.Conflicts += int64(most - 1)
 		}
 	}
 }

@@ -1,96 +1,62 @@
-package emu
+// Package ptx reads PTX and makes kernels of it that package exec executes: each instruction becomes
+// one closure over the registers of a warp.
+//
+// Anything unknown (opcode, modifier, directive, operand of another size) ends the reading with its
+// line, since a guess would make wrong results look right. So does a register that is read and that
+// no path has set.
+package ptx
 
 import (
+	"encoding/binary"
 	"fmt"
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
 	"strconv"
 	"strings"
 )
 
-// This file reads PTX text: directives, declarations, scopes and labels. What an instruction does is
-// decided by the decoders of the other files; they see one statement at a time. Anything unknown
-// (opcode, modifier, directive, operand of another size) ends the parsing with its line, since a
-// guess would make wrong results look right.
+var le = binary.LittleEndian
 
-// A module is a parsed PTX file.
-type module struct {
-	arch    int                // of .target: 80
-	exact   bool               // "a": that architecture alone
-	kernels map[string]*kernel // by name
-	globals []variable         // of .global and .const, in order
+// A Module is a PTX file.
+type Module struct {
+	Arch      int  // of .target: 80
+	Exact     bool // "sm_90a": that architecture alone
+	Kernels   map[string]*exec.Kernel
+	Variables []Variable
+	places    []place
 }
 
-// A variable is memory that a module brings along.
-type variable struct {
-	name     string
-	bytes    uint64
-	init     []byte // what it starts as; nil for zeros
-	at       uint64 // address, given at load
-	constant bool
+// A Variable is memory that a module brings along.
+type Variable struct {
+	Bytes    uint64
+	Init     []byte // what it starts as
+	Constant bool
 }
 
-// A kernel is an entry point, decoded once into closures over the registers of a warp.
-type kernel struct {
-	name       string
-	params     map[string]param
-	paramBytes int
-	maxThreads int // .maxntid or .reqntid; 0: any
-	exactly    bool
-	code       []inst
-	regs32     []lanes32 // what registers of up to 32 bits start as: poison, or a constant
-	regs64     []lanes64
-	preds      int
-	places     []place // registers that hold addresses of the module's variables
-	shared     int     // bytes of static shared memory
-	local      int     // bytes of local memory per thread
-	grain      int     // fewest bytes that an access to shared memory has: what is checked at once
-	sites      int     // instructions that access global memory
-	serial     bool
-	system     bool // has accesses of system scope: other cards may have to run meanwhile
-	named      bool // warps synchronise in part: named barriers
+// A place is a register of a kernel that holds the address of a variable.
+type place struct {
+	kernel        *exec.Kernel
+	reg, variable int
 }
 
-// A place is a register that gets the address of a module's variable.
-type place struct{ reg, variable int }
-
-// A param is one parameter: its place among all.
-type param struct{ at, size int }
-
-// inst is one decoded instruction.
-type inst struct {
-	kind    kind
-	neg     bool  // the guard is negated
-	global  bool  // touches memory that other cards may touch
-	guard   int   // predicate, -1 = none
-	dst     int   // register written, for the pure kinds
-	target  int   // of a branch
-	targets []int // of an indirect one
-	run     func(w *warp, m uint32)
-	spin    func(w *warp, m uint32) bool // kind spin: false = try again later
-	line    int
-	text    string
-	reads   []reg
-	writes  []reg
+// Place tells the kernels where the module's variables are.
+func (m *Module) Place(at []uint64) {
+	for _, p := range m.places {
+		p.kernel.Regs64[p.reg] = fill64(at[p.variable])
+	}
 }
 
-// kind says how the executor treats an instruction.
-type kind uint8
-
-const (
-	pure32   kind = iota // computes all lanes of one register of up to 32 bits
-	pure64               // the same for 64 bits
-	purePred             // the same for a predicate: run leaves it in warp.out
-	effect               // looks at the mask itself
-	branch
-	leave
-	barrier // run has noted which one
-	spin    // may have to be tried again
-)
-
-// A reg is a register of a kernel; bits is 1 for predicates.
+// A reg is a register; bits is 1 for predicates.
 type reg struct {
 	bits int
 	n    int
 }
+
+// A use is what an instruction reads and writes.
+type use struct{ reads, writes []reg }
+
+// A param is one parameter: its place among all.
+type param struct{ at, size int }
 
 // A constant is a value that became a register.
 type constant struct {
@@ -107,22 +73,26 @@ type scope struct {
 
 // A parser holds what is known at the place it has reached.
 type parser struct {
-	mod     *module
+	mod     *Module
 	text    string // without comments
 	pos     int
 	line    int
-	k       *kernel
-	scopes  []*scope
 	symbols map[string]symbol // of the module, then of the kernel
-	outer   map[string]symbol
-	tables  map[string][]string // .branchtargets
-	fixes   []fix
-	consts  map[constant]int // made registers
-	seed    uint64
-	in      *inst  // being decoded
-	op      string // its first word, the others are
-	mods    []string
-	args    []string
+	outer   map[string]symbol // of the module
+
+	k      *exec.Kernel
+	params map[string]param
+	uses   []use // of the instructions of k
+	scopes []*scope
+	tables map[string][]string // .branchtargets
+	fixes  []fix
+	consts map[constant]int // made registers
+
+	in   *exec.Inst // being decoded
+	use  use        // of it
+	op   string     // its first word, the others are
+	mods []string
+	args []string
 }
 
 // A symbol is a name that stands for an address.
@@ -130,7 +100,7 @@ type symbol struct {
 	space   string // "shared", "global", "const", "local"
 	at      uint64
 	dynamic bool // shared memory whose size the launch says: begins behind all else
-	index   int  // into module.globals
+	index   int  // into Module.Variables
 	bytes   int  // of shared memory of the module, which kernels that use it give a place
 	align   int
 }
@@ -144,24 +114,24 @@ type fix struct {
 	set    func(pc int) // nil: the target
 }
 
-// A parseError names the line.
-type parseError struct {
-	line int
-	text string
+// An Error names the line.
+type Error struct {
+	Line int
+	Text string
 }
 
-func (e parseError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.text) }
+func (e Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Text) }
 
 func (p *parser) fail(format string, a ...any) {
-	panic(parseError{p.line, fmt.Sprintf(format, a...)})
+	panic(Error{p.line, fmt.Sprintf(format, a...)})
 }
 
-// parse decodes a PTX file. seed is Card.Seed.
-func parse(src string, seed uint64) (m *module, err error) {
-	p := &parser{seed: seed, mod: &module{kernels: map[string]*kernel{}}, text: uncomment(src), line: 1, outer: map[string]symbol{}}
+// Parse reads a PTX file; errors are of type Error.
+func Parse(src string) (m *Module, err error) {
+	p := &parser{mod: &Module{Kernels: map[string]*exec.Kernel{}}, text: uncomment(src), line: 1, outer: map[string]symbol{}}
 	defer func() {
 		if r := recover(); r != nil {
-			fault, ok := r.(parseError)
+			fault, ok := r.(Error)
 			if !ok {
 				panic(r)
 			}
@@ -171,7 +141,7 @@ func parse(src string, seed uint64) (m *module, err error) {
 	for p.skip(); p.pos < len(p.text); p.skip() {
 		p.directive()
 	}
-	if p.mod.arch == 0 {
+	if p.mod.Arch == 0 {
 		p.fail("no .target")
 	}
 	return p.mod, nil
@@ -283,18 +253,18 @@ func indexOf(words []string, word string) int {
 func (p *parser) target(s string) {
 	s, _, _ = strings.Cut(s, ",")
 	s, ok := strings.CutPrefix(s, "sm_")
-	s, p.mod.exact = strings.CutSuffix(s, "a")
+	s, p.mod.Exact = strings.CutSuffix(s, "a")
 	n, err := strconv.Atoi(s)
 	if !ok || err != nil || n < 50 {
 		p.fail("target %q is not known", s)
 	}
-	p.mod.arch = n
+	p.mod.Arch = n
 }
 
 // entry reads a kernel behind its name, which ends before its parameters.
 func (p *parser) entry(name string) {
-	p.k = &kernel{name: name, params: map[string]param{}, grain: 16}
-	p.scopes, p.fixes, p.consts = nil, nil, map[constant]int{}
+	p.k = &exec.Kernel{Name: name, Grain: 16}
+	p.scopes, p.fixes, p.uses, p.consts, p.params = nil, nil, nil, map[constant]int{}, map[string]param{}
 	p.symbols, p.tables = map[string]symbol{}, map[string][]string{}
 	for name, s := range p.outer {
 		p.symbols[name] = s
@@ -307,11 +277,11 @@ func (p *parser) entry(name string) {
 		p.pos++
 	}
 	p.limits(strings.Fields(strings.NewReplacer(",", " ").Replace(p.until("{"))))
-	p.mod.kernels[name] = p.k
+	p.mod.Kernels[name] = p.k
 	p.body()
 	p.link()
 	p.placeDynamic()
-	if err := p.k.scan(); err != nil {
+	if err := scan(p.k, p.uses); err != nil {
 		panic(*err)
 	}
 }
@@ -321,11 +291,11 @@ func (p *parser) limits(words []string) {
 	for i := 0; i < len(words); i++ {
 		switch words[i] {
 		case ".maxntid", ".reqntid":
-			p.k.exactly = words[i] == ".reqntid"
-			p.k.maxThreads = 1
+			p.k.Exactly = words[i] == ".reqntid"
+			p.k.MaxThreads = 1
 			for i+1 < len(words) && words[i+1][0] != '.' {
 				i++
-				p.k.maxThreads *= p.count(words[i])
+				p.k.MaxThreads *= p.count(words[i])
 			}
 		case ".minnctapersm", ".maxnreg":
 			i++
@@ -351,8 +321,8 @@ func (p *parser) declared(words []string) (name string, bytes, align int) {
 		switch {
 		case word == ".align" && i+1 < len(words):
 			align = p.count(words[i+1])
-		case word[0] == '.' && typeBits(word[1:]) >= 8:
-			width = typeBits(word[1:]) / 8
+		case word[0] == '.' && arith.TypeBits(word[1:]) >= 8:
+			width = arith.TypeBits(word[1:]) / 8
 		}
 	}
 	if width == 0 || len(words) == 0 {
@@ -379,11 +349,11 @@ func (p *parser) parameter(words []string) {
 		return
 	}
 	name, bytes, align := p.declared(words)
-	at := roundUp(p.k.paramBytes, align)
-	p.k.params[name] = param{at, bytes}
-	p.k.paramBytes = at + bytes
-	if p.k.paramBytes > 4096 {
-		p.fail("%d bytes of parameters: 4096 are possible", p.k.paramBytes)
+	at := roundUp(p.k.ParamBytes, align)
+	p.params[name] = param{at, bytes}
+	p.k.ParamBytes = at + bytes
+	if p.k.ParamBytes > 4096 {
+		p.fail("%d bytes of parameters: 4096 are possible", p.k.ParamBytes)
 	}
 }
 
@@ -401,20 +371,20 @@ func (p *parser) variable(words []string, init string, into map[string]symbol) {
 	case indexOf(words, ".shared") >= 0 && len(p.scopes) == 0:
 		into[name] = symbol{space: "shared", bytes: bytes, align: align}
 	case indexOf(words, ".shared") >= 0:
-		at := roundUp(p.k.shared, align)
+		at := roundUp(p.k.Shared, align)
 		into[name] = symbol{space: "shared", at: uint64(at)}
-		p.k.shared = at + bytes
+		p.k.Shared = at + bytes
 	case indexOf(words, ".local") >= 0:
-		at := roundUp(p.k.local, align)
+		at := roundUp(p.k.Local, align)
 		into[name] = symbol{space: "local", at: uint64(at)}
-		p.k.local = at + bytes
+		p.k.Local = at + bytes
 	default:
 		space := "global"
 		if indexOf(words, ".const") >= 0 {
 			space = "const"
 		}
-		into[name] = symbol{space: space, index: len(p.mod.globals)}
-		p.mod.globals = append(p.mod.globals, variable{name: name, bytes: uint64(bytes), init: p.initial(words, init, bytes), constant: space == "const"})
+		into[name] = symbol{space: space, index: len(p.mod.Variables)}
+		p.mod.Variables = append(p.mod.Variables, Variable{uint64(bytes), p.initial(words, init, bytes), space == "const"})
 	}
 }
 
@@ -426,7 +396,7 @@ func (p *parser) initial(words []string, s string, bytes int) []byte {
 	}
 	width := 0
 	for _, word := range words {
-		if bits := typeBits(strings.TrimPrefix(word, ".")); word[0] == '.' && bits >= 8 {
+		if bits := arith.TypeBits(strings.TrimPrefix(word, ".")); word[0] == '.' && bits >= 8 {
 			width = bits / 8
 		}
 	}
@@ -447,7 +417,7 @@ func (p *parser) body() {
 	for {
 		p.skip()
 		if p.pos >= len(p.text) {
-			p.fail("the file ends inside of kernel %s", p.k.name)
+			p.fail("the file ends inside of kernel %s", p.k.Name)
 		}
 		switch p.text[p.pos] {
 		case '{':
@@ -482,7 +452,7 @@ func (p *parser) statement() {
 		if _, twice := labels[label]; twice {
 			p.fail("label %s is there twice", label)
 		}
-		labels[label] = len(p.k.code)
+		labels[label] = len(p.k.Code)
 		return
 	}
 	if strings.HasPrefix(rest, ".loc ") {
@@ -516,7 +486,7 @@ func (p *parser) registers(words []string) {
 	}
 	bits := 1
 	if words[0] != ".pred" {
-		if bits = typeBits(strings.TrimPrefix(words[0], ".")); bits < 16 || bits > 64 {
+		if bits = arith.TypeBits(strings.TrimPrefix(words[0], ".")); bits < 16 || bits > 64 {
 			p.fail("registers of type %s are not known", words[0])
 		}
 	}
@@ -544,36 +514,36 @@ func (p *parser) link() {
 		if !found {
 			p.fail("label %q is not there", f.label)
 		}
-		if pc >= len(p.k.code) {
+		if pc >= len(p.k.Code) {
 			p.fail("label %q has no instruction behind it", f.label)
 		}
 		if f.set != nil {
 			f.set(pc)
 		} else {
-			p.k.code[f.at].target = pc
+			p.k.Code[f.at].Target = pc
 		}
 	}
-	if n := len(p.k.code); n == 0 || p.k.code[n-1].guard >= 0 || (p.k.code[n-1].kind != leave && p.k.code[n-1].kind != branch) {
-		p.fail("kernel %s does not end with ret", p.k.name)
+	if n := len(p.k.Code); n == 0 || p.k.Code[n-1].Guard >= 0 || (p.k.Code[n-1].Kind != exec.Leave && p.k.Code[n-1].Kind != exec.Branch) {
+		p.fail("kernel %s does not end with ret", p.k.Name)
 	}
 }
 
 // placeDynamic puts dynamic shared memory behind the static one, whose size is known only now.
 func (p *parser) placeDynamic() {
-	p.k.shared = roundUp(p.k.shared, 16)
-	start := roundUp(p.k.shared, 128)
+	p.k.Shared = roundUp(p.k.Shared, 16)
+	start := roundUp(p.k.Shared, 128)
 	for key, n := range p.consts {
 		if !key.dynamic {
 			continue
 		}
-		p.k.shared = start
+		p.k.Shared = start
 		if key.bits == 64 {
-			p.k.regs64[n] = fill64(uint64(start))
+			p.k.Regs64[n] = fill64(uint64(start))
 		} else {
-			p.k.regs32[n] = fill32(uint32(start))
+			p.k.Regs32[n] = fill32(uint32(start))
 		}
 	}
-	if p.k.shared > 48<<10 {
-		p.fail("kernel %s has %d bytes of static shared memory: 49152 are possible", p.k.name, p.k.shared)
+	if p.k.Shared > 48<<10 {
+		p.fail("kernel %s has %d bytes of static shared memory: 49152 are possible", p.k.Name, p.k.Shared)
 	}
 }

@@ -1,13 +1,16 @@
-package emu
+package ptx
 
-import "strings"
+import (
+	"ossian/internal/cuda/emu/exec"
+	"strings"
+)
 
 // This file is ld and st in all spaces.
 
 // An access is one load or store, decoded.
 type access struct {
 	space string // "" = generic
-	address
+	exec.Address
 	size  int   // bytes of an element
 	regs  []reg // elements
 	total int   // bytes
@@ -38,28 +41,28 @@ func (p *parser) access(where string) *access {
 	if a.total > 16 {
 		p.fail("%d bytes at once: 16 are possible", a.total)
 	}
-	a.address = p.address(where)
+	a.Address = p.address(where)
 	if (order == "relaxed" || order == "acquire" || order == "release") != (scope != "") {
-		p.fail("order and scope do not fit: %s", p.in.text)
+		p.fail("order and scope do not fit: %s", p.in.Text)
 	}
 	if a.space == "" || a.space == "global" || a.space == "const" {
 		a.site = p.site(order != "" && order != "weak", scope == "sys")
 	}
 	if a.space == "" || a.space == "shared" {
-		p.k.grain = min(p.k.grain, a.total)
+		p.k.Grain = min(p.k.Grain, a.total)
 	}
-	p.in.kind = effect
+	p.in.Kind = exec.Effect
 	return a
 }
 
 // site notes an instruction that may touch global memory. shared says that it may see what other
 // blocks do meanwhile, system that it may see what other cards do.
 func (p *parser) site(shared, system bool) int {
-	p.in.global = true
-	p.k.serial = p.k.serial || shared
-	p.k.system = p.k.system || system
-	p.k.sites++
-	return p.k.sites - 1
+	p.in.Global = true
+	p.k.Serial = p.k.Serial || shared
+	p.k.System = p.k.System || system
+	p.k.Sites++
+	return p.k.Sites - 1
 }
 
 // elements looks up the registers of an access.
@@ -87,11 +90,11 @@ func (p *parser) ld() {
 		return
 	}
 	fetch := a.fetcher()
-	p.in.run = func(w *warp, m uint32) {
+	p.in.Run = func(w *exec.Warp, m uint32) {
 		a.count(w, m)
 		for lane := range 32 {
 			if m>>lane&1 != 0 {
-				a.put(w, lane, fetch(w, lane, a.of(w, lane)))
+				a.put(w, lane, fetch(w, lane, a.Of(w, lane)))
 			}
 		}
 	}
@@ -106,84 +109,84 @@ func (p *parser) st() {
 		p.fail("st.%s is not possible", a.space)
 	}
 	room := a.storer()
-	p.in.run = func(w *warp, m uint32) {
+	p.in.Run = func(w *exec.Warp, m uint32) {
 		a.count(w, m)
 		for lane := range 32 {
 			if m>>lane&1 != 0 {
-				a.get(w, lane, room(w, lane, a.of(w, lane)))
+				a.get(w, lane, room(w, lane, a.Of(w, lane)))
 			}
 		}
 	}
 }
 
 // count counts the traffic of an access.
-func (a *access) count(w *warp, m uint32) {
+func (a *access) count(w *exec.Warp, m uint32) {
 	switch a.space {
 	case "global":
-		w.traffic(&a.address, a.total, m)
+		w.Traffic(&a.Address, a.total, m)
 	case "shared":
-		w.banks(&a.address, a.total, m)
+		w.Banks(&a.Address, a.total, m)
 	case "":
-		if at := a.of(w, first(m)); at < sharedBase {
-			w.traffic(&a.address, a.total, m)
-		} else if at < sharedBase+windowSize {
-			w.banks(&a.address, a.total, m)
+		if at := a.Of(w, first(m)); at < exec.SharedBase {
+			w.Traffic(&a.Address, a.total, m)
+		} else if at < exec.SharedBase+exec.WindowSize {
+			w.Banks(&a.Address, a.total, m)
 		}
 	}
 }
 
 // fetcher returns how the bytes of a lane are found.
-func (a *access) fetcher() func(w *warp, lane int, at uint64) []byte {
+func (a *access) fetcher() func(w *exec.Warp, lane int, at uint64) []byte {
 	total, site := a.total, a.site
 	switch a.space {
 	case "global", "const":
-		return func(w *warp, lane int, at uint64) []byte { return w.globalRead(site, lane, at, total) }
+		return func(w *exec.Warp, lane int, at uint64) []byte { return w.GlobalRead(site, lane, at, total) }
 	case "shared":
-		return func(w *warp, lane int, at uint64) []byte { return w.sharedRead(lane, at, total) }
+		return func(w *exec.Warp, lane int, at uint64) []byte { return w.SharedRead(lane, at, total) }
 	case "local":
-		return func(w *warp, lane int, at uint64) []byte { return w.localRead(lane, at, total) }
+		return func(w *exec.Warp, lane int, at uint64) []byte { return w.LocalRead(lane, at, total) }
 	case "param":
-		return func(w *warp, lane int, at uint64) []byte { return w.paramRead(lane, at, total) }
+		return func(w *exec.Warp, lane int, at uint64) []byte { return w.ParamRead(lane, at, total) }
 	}
-	return func(w *warp, lane int, at uint64) []byte {
+	return func(w *exec.Warp, lane int, at uint64) []byte {
 		switch spaceOf(at) {
 		case "shared":
-			return w.sharedRead(lane, at, total)
+			return w.SharedRead(lane, at, total)
 		case "local":
-			return w.localRead(lane, at-localBase, total)
+			return w.LocalRead(lane, at-exec.LocalBase, total)
 		case "param":
-			return w.paramRead(lane, at, total)
+			return w.ParamRead(lane, at, total)
 		}
-		return w.globalRead(site, lane, at, total)
+		return w.GlobalRead(site, lane, at, total)
 	}
 }
 
 // storer returns how room for the bytes of a lane is found.
-func (a *access) storer() func(w *warp, lane int, at uint64) []byte {
+func (a *access) storer() func(w *exec.Warp, lane int, at uint64) []byte {
 	total, site := a.total, a.site
 	switch a.space {
 	case "global":
-		return func(w *warp, lane int, at uint64) []byte { return w.globalWrite(site, lane, at, total) }
+		return func(w *exec.Warp, lane int, at uint64) []byte { return w.GlobalWrite(site, lane, at, total) }
 	case "shared":
-		return func(w *warp, lane int, at uint64) []byte { return w.sharedWrite(lane, at, total) }
+		return func(w *exec.Warp, lane int, at uint64) []byte { return w.SharedWrite(lane, at, total) }
 	case "local":
-		return func(w *warp, lane int, at uint64) []byte { return w.localWrite(lane, at, total) }
+		return func(w *exec.Warp, lane int, at uint64) []byte { return w.LocalWrite(lane, at, total) }
 	}
-	return func(w *warp, lane int, at uint64) []byte {
+	return func(w *exec.Warp, lane int, at uint64) []byte {
 		switch spaceOf(at) {
 		case "shared":
-			return w.sharedWrite(lane, at, total)
+			return w.SharedWrite(lane, at, total)
 		case "local":
-			return w.localWrite(lane, at-localBase, total)
+			return w.LocalWrite(lane, at-exec.LocalBase, total)
 		case "param":
-			w.failLane(illegalAddress, lane, "write of a parameter")
+			w.FailLane(exec.IllegalAddress, lane, "write of a parameter")
 		}
-		return w.globalWrite(site, lane, at, total)
+		return w.GlobalWrite(site, lane, at, total)
 	}
 }
 
 // put moves loaded bytes to the registers of a lane.
-func (a *access) put(w *warp, lane int, b []byte) {
+func (a *access) put(w *exec.Warp, lane int, b []byte) {
 	for i, r := range a.regs {
 		if r.n < 0 {
 			continue
@@ -192,14 +195,14 @@ func (a *access) put(w *warp, lane int, b []byte) {
 		switch a.size {
 		case 4:
 			if r.bits == 32 {
-				w.r[r.n][lane] = le.Uint32(b[4*i:])
+				w.R[r.n][lane] = le.Uint32(b[4*i:])
 				continue
 			}
 			v = uint64(le.Uint32(b[4*i:]))
 		case 2:
 			v = uint64(le.Uint16(b[2*i:]))
 		case 8:
-			w.d[r.n][lane] = le.Uint64(b[8*i:])
+			w.D[r.n][lane] = le.Uint64(b[8*i:])
 			continue
 		case 1:
 			v = uint64(b[i])
@@ -209,26 +212,26 @@ func (a *access) put(w *warp, lane int, b []byte) {
 		}
 		switch r.bits {
 		case 64:
-			w.d[r.n][lane] = v
+			w.D[r.n][lane] = v
 		case 32:
-			w.r[r.n][lane] = uint32(v)
+			w.R[r.n][lane] = uint32(v)
 		default:
-			w.r[r.n][lane] = uint32(v) & 0xffff
+			w.R[r.n][lane] = uint32(v) & 0xffff
 		}
 	}
 }
 
 // get moves registers of a lane to memory.
-func (a *access) get(w *warp, lane int, b []byte) {
+func (a *access) get(w *exec.Warp, lane int, b []byte) {
 	for i, r := range a.regs {
 		if r.bits == 64 {
-			v := w.d[r.n][lane]
+			v := w.D[r.n][lane]
 			for k := range a.size {
 				b[i*a.size+k] = byte(v >> (8 * k))
 			}
 			continue
 		}
-		v := w.r[r.n][lane]
+		v := w.R[r.n][lane]
 		switch a.size {
 		case 4:
 			le.PutUint32(b[4*i:], v)
@@ -243,7 +246,7 @@ func (a *access) get(w *warp, lane int, b []byte) {
 // constantIn says whether the address is a constant.
 func (a *access) constantIn(p *parser) bool {
 	for c, n := range p.consts {
-		if c.bits == 64 && n == a.reg && a.wide {
+		if c.bits == 64 && n == a.Reg && a.Wide {
 			return true
 		}
 	}
@@ -252,59 +255,17 @@ func (a *access) constantIn(p *parser) bool {
 
 // loadParam loads a parameter by name: all lanes get the same.
 func (p *parser) loadParam(a *access) {
-	at := p.k.regs64[a.reg][0] + a.off - paramBase
-	if at+uint64(a.total) > uint64(p.k.paramBytes) || at%uint64(a.total) != 0 {
-		p.fail("%d bytes at %d of %d bytes of parameters: %s", a.total, int64(at), p.k.paramBytes, p.in.text)
+	at := p.k.Regs64[a.Reg][0] + a.Off - exec.ParamBase
+	if at+uint64(a.total) > uint64(p.k.ParamBytes) || at%uint64(a.total) != 0 {
+		p.fail("%d bytes at %d of %d bytes of parameters: %s", a.total, int64(at), p.k.ParamBytes, p.in.Text)
 	}
-	p.in.run = func(w *warp, m uint32) {
+	p.in.Run = func(w *exec.Warp, m uint32) {
 		for lane := range 32 {
 			if m>>lane&1 != 0 {
-				a.put(w, lane, w.block.params[at:])
+				a.put(w, lane, w.Block.Params[at:])
 			}
 		}
 	}
-}
-
-// paramRead returns bytes of the parameters.
-func (w *warp) paramRead(lane int, at uint64, n int) []byte {
-	if at -= paramBase; at >= uint64(len(w.block.params)) || at+uint64(n) > uint64(len(w.block.params)) {
-		w.failLane(illegalAddress, lane, "read of %d bytes at %d of %d bytes of parameters", n, int64(at), len(w.block.params))
-	}
-	if at&uint64(n-1) != 0 {
-		w.failLane(misalignedAddress, lane, "read of %d bytes at %d of the parameters: misaligned", n, at)
-	}
-	return w.block.params[at : at+uint64(n)]
-}
-
-// localPlace checks an access to the memory of a thread.
-func (w *warp) localPlace(lane int, at uint64, n int, what string) (int, int) {
-	size := uint64(w.block.k.local)
-	if at >= size || at+uint64(n) > size {
-		w.failLane(illegalAddress, lane, "%s of %d bytes at %#x of the thread's own memory, which has %#x", what, n, at, size)
-	}
-	if at&uint64(n-1) != 0 {
-		w.failLane(misalignedAddress, lane, "%s of %d bytes at %#x of the thread's own memory: misaligned", what, n, at)
-	}
-	i := lane*int(size) + int(at)
-	return i, i + n
-}
-
-func (w *warp) localRead(lane int, at uint64, n int) []byte {
-	i, end := w.localPlace(lane, at, n, "read")
-	for _, set := range w.lset[i:end] {
-		if set == 0 {
-			w.failLane(launchFailed, lane, "read of %d bytes at %#x of the thread's own memory: nobody has written them", n, at)
-		}
-	}
-	return w.local[i:end]
-}
-
-func (w *warp) localWrite(lane int, at uint64, n int) []byte {
-	i, end := w.localPlace(lane, at, n, "write")
-	for k := range w.lset[i:end] {
-		w.lset[i+k] = byteWritten
-	}
-	return w.local[i:end]
 }
 
 // atomFields takes what atom and red have in common: space, serial blocks.

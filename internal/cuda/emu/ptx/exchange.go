@@ -1,24 +1,28 @@
-package emu
+package ptx
 
-import "math/bits"
+import (
+	"math/bits"
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
+)
 
 // This file is what lanes of a warp tell each other. A collective instruction names the lanes that
 // take part; whoever is named has to be there, and whoever is there has to be named.
 
 // collective makes an instruction of a member mask; do sees those who take part.
-func (p *parser) collective(sync, members string, do func(w *warp, m uint32)) {
+func (p *parser) collective(sync, members string, do func(w *exec.Warp, m uint32)) {
 	if !p.has(sync) {
-		p.fail("%s without .sync: %s", p.op, p.in.text)
+		p.fail("%s without .sync: %s", p.op, p.in.Text)
 	}
 	mask := p.src(members, 32)
-	p.in.kind = effect
-	p.in.run = func(w *warp, m uint32) {
+	p.in.Kind = exec.Effect
+	p.in.Run = func(w *exec.Warp, m uint32) {
 		for lane := range 32 {
 			if m>>lane&1 == 0 {
 				continue
 			}
-			if named := w.r[mask][lane]; named&w.live != m {
-				w.failLane(launchFailed, lane, "the member mask is %08x, lanes %08x are alive, %08x are here", named, w.live, m)
+			if named := w.R[mask][lane]; named&w.Live != m {
+				w.FailLane(exec.LaunchFailed, lane, "the member mask is %08x, lanes %08x are alive, %08x are here", named, w.Live, m)
 			}
 		}
 		do(w, m)
@@ -37,51 +41,26 @@ func (p *parser) shfl() {
 		q = p.predDst(valid)
 	}
 	a, b, c := p.src(p.args[1], 32), p.src(p.args[2], 32), p.src(p.args[3], 32)
-	p.collective("sync", p.args[4], func(w *warp, m uint32) {
-		from := w.r[a]
+	p.collective("sync", p.args[4], func(w *exec.Warp, m uint32) {
+		from := w.R[a]
 		var in uint32
 		for lane := range 32 {
 			if m>>lane&1 == 0 {
 				continue
 			}
-			source, ok := shuffle(mode, lane, int(w.r[b][lane]&31), w.r[c][lane])
+			source, ok := arith.Shuffle(mode, lane, int(w.R[b][lane]&31), w.R[c][lane])
 			if m>>source&1 == 0 {
-				w.failLane(launchFailed, lane, "reads a register of lane %d, which takes no part", source)
+				w.FailLane(exec.LaunchFailed, lane, "reads a register of lane %d, which takes no part", source)
 			}
 			if ok {
 				in |= 1 << lane
 			}
-			w.r[d][lane] = from[source]
+			w.R[d][lane] = from[source]
 		}
 		if q >= 0 {
-			w.p[q] = w.p[q]&^m | in
+			w.P[q] = w.P[q]&^m | in
 		}
 	})
-}
-
-// shuffle says whose register a lane reads, and whether that lane is of its segment.
-func shuffle(mode string, lane, b int, c uint32) (source int, ok bool) {
-	clamp, segment := int(c&31), int(c>>8&31)
-	highest := lane&segment | clamp&^segment
-	lowest := lane & segment
-	switch mode {
-	case "up":
-		source = lane - b
-		ok = source >= highest // clamp is 0 for up
-	case "down":
-		source = lane + b
-		ok = source <= highest
-	case "bfly":
-		source = lane ^ b
-		ok = source <= highest
-	default:
-		source = lowest | b&^segment
-		ok = source <= highest
-	}
-	if !ok {
-		source = lane
-	}
-	return source, ok
 }
 
 // pair splits "%r1|%p2".
@@ -108,8 +87,8 @@ func (p *parser) vote() {
 		}
 	}
 	q, neg := p.pred(p.args[1])
-	p.collective("sync", p.args[2], func(w *warp, m uint32) {
-		v := w.p[q]
+	p.collective("sync", p.args[2], func(w *exec.Warp, m uint32) {
+		v := w.P[q]
 		if neg {
 			v = ^v
 		}
@@ -119,7 +98,7 @@ func (p *parser) vote() {
 		case "ballot":
 			for lane := range 32 {
 				if m>>lane&1 != 0 {
-					w.r[d][lane] = v
+					w.R[d][lane] = v
 				}
 			}
 			return
@@ -130,9 +109,9 @@ func (p *parser) vote() {
 		default:
 			yes = v == m || v == 0
 		}
-		w.p[d] &^= m
+		w.P[d] &^= m
 		if yes {
-			w.p[d] |= m
+			w.P[d] |= m
 		}
 	})
 }
@@ -148,14 +127,14 @@ func (p *parser) match() {
 		q = p.predDst(same)
 	}
 	a := p.src(p.args[1], size)
-	value := func(w *warp, lane int) uint64 {
+	value := func(w *exec.Warp, lane int) uint64 {
 		if size == 64 {
-			return w.d[a][lane]
+			return w.D[a][lane]
 		}
-		return uint64(w.r[a][lane])
+		return uint64(w.R[a][lane])
 	}
-	p.collective("sync", p.args[2], func(w *warp, m uint32) {
-		var out lanes32
+	p.collective("sync", p.args[2], func(w *exec.Warp, m uint32) {
+		var out exec.Lanes32
 		for lane := range 32 {
 			for other := range 32 {
 				if m>>lane&m>>other&1 != 0 && value(w, lane) == value(w, other) {
@@ -170,12 +149,12 @@ func (p *parser) match() {
 			if all && out[lane] != m {
 				out[lane] = 0
 			}
-			w.r[d][lane] = out[lane]
+			w.R[d][lane] = out[lane]
 		}
 		if q >= 0 {
-			w.p[q] &^= m
+			w.P[q] &^= m
 			if out[first(m)] == m {
-				w.p[q] |= m
+				w.P[q] |= m
 			}
 		}
 	})
@@ -185,11 +164,11 @@ func (p *parser) activemask() {
 	p.has("b32")
 	p.want(1, 1)
 	d := p.dst(p.args[0], 32)
-	p.in.kind = effect
-	p.in.run = func(w *warp, m uint32) {
+	p.in.Kind = exec.Effect
+	p.in.Run = func(w *exec.Warp, m uint32) {
 		for lane := range 32 {
 			if m>>lane&1 != 0 {
-				w.r[d][lane] = m
+				w.R[d][lane] = m
 			}
 		}
 	}
@@ -204,20 +183,20 @@ func (p *parser) redux() {
 	op := p.one("add", "min", "max", "and", "or", "xor")
 	p.want(3, 3)
 	d, a := p.dst(p.args[0], 32), p.src(p.args[1], 32)
-	combine, ok := combine32[op+"."+t]
+	combine, ok := arith.Combine32[op+"."+t]
 	if !ok {
 		return
 	}
-	p.collective("sync", p.args[2], func(w *warp, m uint32) {
-		v := w.r[a][bits.TrailingZeros32(m)]
+	p.collective("sync", p.args[2], func(w *exec.Warp, m uint32) {
+		v := w.R[a][bits.TrailingZeros32(m)]
 		for lane := bits.TrailingZeros32(m) + 1; lane < 32; lane++ {
 			if m>>lane&1 != 0 {
-				v = combine(v, w.r[a][lane])
+				v = combine(v, w.R[a][lane])
 			}
 		}
 		for lane := range 32 {
 			if m>>lane&1 != 0 {
-				w.r[d][lane] = v
+				w.R[d][lane] = v
 			}
 		}
 	})

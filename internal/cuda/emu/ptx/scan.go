@@ -1,41 +1,45 @@
-package emu
+package ptx
+
+import (
+	"fmt"
+	"ossian/internal/cuda/emu/exec"
+)
 
 // A scanner follows which registers may have been written at each instruction of a kernel.
 type scanner struct {
-	k      *kernel
+	k      *exec.Kernel
+	uses   []use
 	starts []bool           // where branches lead
 	sets   map[int][]uint64 // by beginning of a stretch without branches: registers, a bit each
 	work   []int            // beginnings whose set has grown
 }
 
 // scan finds reads of registers that no path has set before. The first such read is an error.
-func (k *kernel) scan() *parseError {
-	s := &scanner{k: k, starts: make([]bool, len(k.code)+1), sets: map[int][]uint64{}}
-	for i := range k.code {
-		if in := &k.code[i]; in.kind == branch {
-			for _, to := range append(in.targets, in.target) {
+func scan(k *exec.Kernel, uses []use) *Error {
+	s := &scanner{k: k, uses: uses, starts: make([]bool, len(k.Code)+1), sets: map[int][]uint64{}}
+	for i := range k.Code {
+		if in := &k.Code[i]; in.Kind == exec.Branch {
+			for _, to := range append(in.Targets, in.Target) {
 				s.starts[to] = true
 			}
 		}
 	}
-	s.merge(0, make([]uint64, (len(k.regs32)+len(k.regs64)+k.preds+63)/64))
+	s.merge(0, make([]uint64, (len(k.Regs32)+len(k.Regs64)+k.Preds+63)/64))
 	for len(s.work) > 0 {
 		pc := s.work[len(s.work)-1]
 		s.work = s.work[:len(s.work)-1]
-		s.pass(pc, func(*inst, []uint64) {})
+		s.pass(pc, func(int, []uint64) {})
 	}
-	var found *parseError
+	var found *Error
 	for pc := range s.sets {
-		s.pass(pc, func(in *inst, set []uint64) {
-			for _, r := range in.reads {
-				if n := s.index(r); set[n/64]>>(n%64)&1 == 0 && (found == nil || in.line < found.line) {
-					found = &parseError{in.line, describe("a register is read that nothing has set before: %s", in.text)}
+		s.pass(pc, func(at int, set []uint64) {
+			in := &k.Code[at]
+			for _, r := range uses[at].reads {
+				if n := s.index(r); set[n/64]>>(n%64)&1 == 0 && (found == nil || in.Line < found.Line) {
+					found = &Error{in.Line, fmt.Sprintf("a register is read that nothing has set before: %s", in.Text)}
 				}
 			}
 		})
-	}
-	for i := range k.code {
-		k.code[i].reads, k.code[i].writes = nil, nil
 	}
 	return found
 }
@@ -46,9 +50,9 @@ func (s *scanner) index(r reg) int {
 	case 1:
 		return r.n
 	case 64:
-		return s.k.preds + r.n
+		return s.k.Preds + r.n
 	}
-	return s.k.preds + len(s.k.regs64) + r.n
+	return s.k.Preds + len(s.k.Regs64) + r.n
 }
 
 // merge adds what is set on one of the ways to a beginning.
@@ -70,33 +74,33 @@ func (s *scanner) merge(pc int, from []uint64) {
 
 // pass follows the code from a beginning to where it branches or meets another one. Guarded
 // instructions count as executed.
-func (s *scanner) pass(pc int, visit func(in *inst, set []uint64)) {
+func (s *scanner) pass(pc int, visit func(at int, set []uint64)) {
 	set := append([]uint64(nil), s.sets[pc]...)
-	for first := true; pc < len(s.k.code); pc, first = pc+1, false {
+	for first := true; pc < len(s.k.Code); pc, first = pc+1, false {
 		if !first && s.starts[pc] {
 			s.merge(pc, set)
 			return
 		}
-		in := &s.k.code[pc]
-		visit(in, set)
-		for _, r := range in.writes {
+		in := &s.k.Code[pc]
+		visit(pc, set)
+		for _, r := range s.uses[pc].writes {
 			n := s.index(r)
 			set[n/64] |= 1 << (n % 64)
 		}
-		if in.kind != branch {
-			if in.kind == leave && in.guard < 0 {
+		if in.Kind != exec.Branch {
+			if in.Kind == exec.Leave && in.Guard < 0 {
 				return
 			}
 			continue
 		}
-		to := in.targets
+		to := in.Targets
 		if to == nil {
-			to = []int{in.target}
+			to = []int{in.Target}
 		}
 		for _, pc := range to {
 			s.merge(pc, set)
 		}
-		if in.guard < 0 {
+		if in.Guard < 0 {
 			return
 		}
 	}

@@ -1,6 +1,8 @@
-package emu
+package ptx
 
 import (
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
 	"strconv"
 	"strings"
 )
@@ -10,13 +12,13 @@ import (
 
 // instruction decodes one statement and appends it to the kernel.
 func (p *parser) instruction(text string) {
-	in := inst{guard: -1, line: p.line, text: text}
-	p.in = &in
+	in := exec.Inst{Guard: -1, Line: p.line, Text: text}
+	p.in, p.use = &in, use{}
 	rest := text
 	if strings.HasPrefix(rest, "@") {
 		var guard string
 		guard, rest, _ = strings.Cut(rest[1:], " ")
-		in.guard, in.neg = p.pred(guard)
+		in.Guard, in.Neg = p.pred(guard)
 		rest = strings.TrimSpace(rest)
 	}
 	opcode, list, _ := strings.Cut(rest, " ")
@@ -30,10 +32,11 @@ func (p *parser) instruction(text string) {
 	if len(p.mods) > 0 {
 		p.fail("modifier .%s of %s is not known to the emulator: %s", strings.Join(p.mods, "."), p.op, text)
 	}
-	if in.run == nil && in.spin == nil && in.kind != branch && in.kind != leave {
+	if in.Run == nil && in.Try == nil && in.Kind != exec.Branch && in.Kind != exec.Leave {
 		p.fail("the emulator has no such form of %s: %s", p.op, text)
 	}
-	p.k.code = append(p.k.code, in)
+	p.k.Code = append(p.k.Code, in)
+	p.uses = append(p.uses, p.use)
 }
 
 // operands splits at commas outside of brackets and braces, and drops spaces.
@@ -109,27 +112,10 @@ func (p *parser) last() string {
 // lastType takes a type of 8 to 64 bits from the end.
 func (p *parser) lastType() (t string, bits int) {
 	t = p.last()
-	if bits = typeBits(t); bits < 8 {
+	if bits = arith.TypeBits(t); bits < 8 {
 		p.fail("type .%s of %s is not known", t, p.op)
 	}
 	return t, bits
-}
-
-// typeBits returns the size of a type; 0 where it is none.
-func typeBits(t string) int {
-	switch t {
-	case "b8", "u8", "s8", "e4m3", "e5m2":
-		return 8
-	case "b16", "u16", "s16", "f16", "bf16":
-		return 16
-	case "b32", "u32", "s32", "f32", "f16x2", "bf16x2":
-		return 32
-	case "b64", "u64", "s64", "f64":
-		return 64
-	case "pred":
-		return 1
-	}
-	return 0
 }
 
 // lookup finds a register by its name.
@@ -149,7 +135,7 @@ func (p *parser) register(s string, bits int, wide bool) (reg, bool) {
 		return r, false
 	}
 	if r.bits == 1 || (r.bits != max(bits, 16) && !(wide && r.bits > bits)) {
-		p.fail("%s has %d bits, %s wants %d: %s", s, r.bits, p.op, bits, p.in.text)
+		p.fail("%s has %d bits, %s wants %d: %s", s, r.bits, p.op, bits, p.in.Text)
 	}
 	return r, true
 }
@@ -158,27 +144,30 @@ func (p *parser) register(s string, bits int, wide bool) (reg, bool) {
 // It is of the 64-bit file for bits = 64, else of the other.
 func (p *parser) src(s string, bits int) int {
 	if r, ok := p.register(s, bits, false); ok {
-		p.in.reads = append(p.in.reads, r)
+		p.use.reads = append(p.use.reads, r)
 		return r.n
 	}
 	if sym, ok := p.symbols[s]; ok {
 		return p.symbolAddress(s, sym, bits)
 	}
-	if q, ok := p.k.params[s]; ok {
+	if q, ok := p.params[s]; ok {
 		if bits != 64 {
 			p.fail("the address of parameter %s has 64 bits, not %d", s, bits)
 		}
-		return p.constant(constant{64, paramBase + uint64(q.at), false})
+		return p.constant(constant{64, exec.ParamBase + uint64(q.at), false})
 	}
 	return p.constant(constant{bits, p.number(s, bits), false})
 }
+
+// moduleBase marks the addresses of variables of a module before it is loaded.
+const moduleBase = uint64(1) << 59
 
 // symbolAddress returns a register that holds where a variable is. Those of a module have no place
 // before it is loaded.
 func (p *parser) symbolAddress(name string, sym symbol, bits int) int {
 	if sym.bytes > 0 {
-		at := roundUp(p.k.shared, sym.align)
-		p.k.shared = at + sym.bytes
+		at := roundUp(p.k.Shared, sym.align)
+		p.k.Shared = at + sym.bytes
 		sym = symbol{space: sym.space, at: uint64(at)}
 		p.symbols[name] = sym
 	}
@@ -189,14 +178,14 @@ func (p *parser) symbolAddress(name string, sym symbol, bits int) int {
 		p.fail("the address of %s has 64 bits, not %d", name, bits)
 	}
 	n := p.constant(constant{64, moduleBase + uint64(sym.index), false})
-	p.k.places = append(p.k.places, place{n, sym.index})
+	p.mod.places = append(p.mod.places, place{p.k, n, sym.index})
 	return n
 }
 
 // wide returns a register of at least bits that is read, for instructions that allow it.
 func (p *parser) wide(s string, bits int) reg {
 	if r, ok := p.register(s, bits, true); ok {
-		p.in.reads = append(p.in.reads, r)
+		p.use.reads = append(p.use.reads, r)
 		return r
 	}
 	if bits < 16 {
@@ -211,7 +200,7 @@ func (p *parser) dst(s string, bits int) int {
 	if !ok {
 		p.fail("%q is no register of %d bits", s, bits)
 	}
-	p.in.writes = append(p.in.writes, r)
+	p.use.writes = append(p.use.writes, r)
 	return r.n
 }
 
@@ -221,17 +210,17 @@ func (p *parser) dstWide(s string, bits int) reg {
 	if !ok {
 		p.fail("%q is no register of %d bits or more", s, bits)
 	}
-	p.in.writes = append(p.in.writes, r)
+	p.use.writes = append(p.use.writes, r)
 	return r
 }
 
 // result makes the instruction a pure one that writes its first operand.
 func (p *parser) result(bits int) {
-	p.in.kind = pure32
+	p.in.Kind = exec.Pure32
 	if bits == 64 {
-		p.in.kind = pure64
+		p.in.Kind = exec.Pure64
 	}
-	p.in.dst = p.dst(p.args[0], bits)
+	p.in.Dst = p.dst(p.args[0], bits)
 }
 
 // constant returns the register that holds a constant.
@@ -243,9 +232,9 @@ func (p *parser) constant(c constant) int {
 	n := p.fresh(c.bits).n
 	p.consts[c] = n
 	if c.bits == 64 {
-		p.k.regs64[n] = fill64(c.value)
+		p.k.Regs64[n] = fill64(c.value)
 	} else {
-		p.k.regs32[n] = fill32(uint32(c.value))
+		p.k.Regs32[n] = fill32(uint32(c.value))
 	}
 	return n
 }
@@ -254,28 +243,28 @@ func (p *parser) constant(c constant) int {
 func (p *parser) fresh(bits int) reg {
 	switch bits {
 	case 1:
-		p.k.preds++
-		return reg{1, p.k.preds - 1}
+		p.k.Preds++
+		return reg{1, p.k.Preds - 1}
 	case 64:
-		p.k.regs64 = append(p.k.regs64, fill64(0xdead_beef_dead_beef))
-		return reg{64, len(p.k.regs64) - 1}
+		p.k.Regs64 = append(p.k.Regs64, fill64(0xdead_beef_dead_beef))
+		return reg{64, len(p.k.Regs64) - 1}
 	}
 	poison := uint32(0xdead_beef)
 	if bits == 16 {
 		poison = 0xdead
 	}
-	p.k.regs32 = append(p.k.regs32, fill32(poison))
-	return reg{bits, len(p.k.regs32) - 1}
+	p.k.Regs32 = append(p.k.Regs32, fill32(poison))
+	return reg{bits, len(p.k.Regs32) - 1}
 }
 
-func fill32(v uint32) (l lanes32) {
+func fill32(v uint32) (l exec.Lanes32) {
 	for i := range l {
 		l[i] = v
 	}
 	return l
 }
 
-func fill64(v uint64) (l lanes64) {
+func fill64(v uint64) (l exec.Lanes64) {
 	for i := range l {
 		l[i] = v
 	}
@@ -289,7 +278,7 @@ func (p *parser) pred(s string) (n int, neg bool) {
 	if !ok || r.bits != 1 {
 		p.fail("%q is no predicate", s)
 	}
-	p.in.reads = append(p.in.reads, r)
+	p.use.reads = append(p.use.reads, r)
 	return r.n, neg
 }
 
@@ -302,7 +291,7 @@ func (p *parser) predDst(s string) int {
 	if !ok || r.bits != 1 {
 		p.fail("%q is no predicate", s)
 	}
-	p.in.writes = append(p.in.writes, r)
+	p.use.writes = append(p.use.writes, r)
 	return r.n
 }
 
@@ -343,15 +332,8 @@ func vector(s string) []string {
 	return operands(strings.Trim(s, "{}"))
 }
 
-// An address is [base + offset], base being a register or a constant.
-type address struct {
-	reg  int
-	wide bool // of the 64-bit file
-	off  uint64
-}
-
 // address reads an operand in brackets. Constants and names become registers.
-func (p *parser) address(s string) (a address) {
+func (p *parser) address(s string) (a exec.Address) {
 	inner, ok := strings.CutPrefix(s, "[")
 	if inner, ok = strings.CutSuffix(inner, "]"); !ok || inner == "" {
 		p.fail("%q is no address", s)
@@ -361,24 +343,16 @@ func (p *parser) address(s string) (a address) {
 		if err != nil {
 			p.fail("offset of address %q", s)
 		}
-		a.off, inner = uint64(off), inner[:n]
+		a.Off, inner = uint64(off), inner[:n]
 	}
 	if r, ok := p.lookup(inner); ok {
 		if r.bits < 32 {
 			p.fail("register %s of %d bits as an address", inner, r.bits)
 		}
-		p.in.reads = append(p.in.reads, r)
-		a.reg, a.wide = r.n, r.bits == 64
+		p.use.reads = append(p.use.reads, r)
+		a.Reg, a.Wide = r.n, r.bits == 64
 		return a
 	}
-	a.reg, a.wide = p.src(inner, 64), true
+	a.Reg, a.Wide = p.src(inner, 64), true
 	return a
-}
-
-// of returns the address for one lane.
-func (a *address) of(w *warp, lane int) uint64 {
-	if a.wide {
-		return w.d[a.reg][lane] + a.off
-	}
-	return uint64(w.r[a.reg][lane] + uint32(a.off))
 }
