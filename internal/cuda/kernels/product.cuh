@@ -94,10 +94,44 @@ __device__ __forceinline__ void store_row(const ProductArgs& a, int expert, int 
   if (row < a.rows) ((float*)a.dst)[(size_t)row_of_dst * a.dst_stride + row] = finish(a, expert, row, sum);
 }
 
-// partial gives the place of a row's sum for a token in the array through which the warps of
-// product_decode exchange sums. Neither its writers (8 rows × 4 even or odd tokens) nor its readers (16
-// rows × 2 tokens) meet a bank twice.
+// Sums of a group's 16 rows for some tokens meet in shared memory, where partial gives the place of one.
+// Neither its writers (put_sums: 8 rows × 4 even or odd tokens) nor its readers (16 rows × 2 tokens) meet
+// a bank twice.
 __device__ __forceinline__ int partial(int token, int row) { return (token ^ ((token >> 1) & 1)) * 16 + (row ^ ((token << 1) & 8)); }
+
+// put_sums writes the sums of 16 rows and 8·COLUMNS tokens from this warp's fragments; token is the first
+// one's place.
+template <int COLUMNS>
+__device__ __forceinline__ void put_sums(float* to, int token, const float (&sums)[COLUMNS][4]) {
+  const int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int column = 0; column < COLUMNS; column++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) to[partial(token + column * 8 + (lane & 3) * 2 + (i & 1), (lane >> 2) + (i >> 1) * 8)] = sums[column][i];
+}
+
+// store_sums finishes and stores what put_sums has written for TOKENS tokens and parts groups: first,
+// first + step, and so on. Each group has one array for each of its chunks, which are added ascending.
+template <int MODE, int TOKENS>
+__device__ __forceinline__ void store_sums(const ProductArgs& a, const Tile& tile, const float* sums, int parts, int chunks, int first, int step) {
+  constexpr int ROWS = MODE == UP ? 8 : 16;  // of a group: pairs, or rows
+  for (int i = threadIdx.x; i < parts * ROWS * TOKENS; i += blockDim.x) {
+    const int row = i % ROWS, token = i / ROWS % TOKENS, part = i / (ROWS * TOKENS), group = first + part * step;
+    if (token >= tile.count) continue;
+    auto total = [&](int row) {
+      const float* at = sums + part * chunks * 16 * TOKENS + partial(token, row);
+      float sum = at[0];
+      for (int chunk = 1; chunk < chunks; chunk++) sum = sum + at[chunk * 16 * TOKENS];
+      return sum;
+    };
+    const int to = destination<MODE>(a, tile, token);
+    if (MODE == UP) {
+      if (group * 8 < a.dst_stride) store_pair(a, tile.expert, group, row, to, total(row), total(row + 8));
+    } else {
+      store_row(a, tile.expert, group * 16 + row, to, total(row));
+    }
+  }
+}
 
 // product_decode: 4 warps, a tile of 8·COLUMNS tokens, 64/chunks rows. Each warp has one chunk of 16
 // rows, its weights straight from memory into registers, one unit ahead; the tokens of its chunk in two
@@ -166,32 +200,12 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
     now = next;
   }
 
-  // The warps' sums meet in shared memory, over the tokens that nobody needs any more.
+  // The chunks of a group meet in shared memory, over the tokens that nobody needs any more.
   __syncthreads();
-  float* partials = (float*)shared;  // [warp][16 · TOKENS]
-#pragma unroll
-  for (int column = 0; column < COLUMNS; column++)
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      partials[warp * 16 * TOKENS + partial(column * 8 + (lane & 3) * 2 + (i & 1), (lane >> 2) + (i >> 1) * 8)] = sums[column][i];
+  float* partials = (float*)shared;
+  put_sums<COLUMNS>(partials + warp * 16 * TOKENS, 0, sums);
   __syncthreads();
-  auto total = [&](int part, int token, int row) {  // chunks ascending
-    const float* first = partials + part * a.chunks * 16 * TOKENS + partial(token, row);
-    float sum = first[0];
-    for (int c = 1; c < a.chunks; c++) sum = sum + first[c * 16 * TOKENS];
-    return sum;
-  };
-  constexpr int ROWS = MODE == UP ? 8 : 16;  // per group: pairs, or rows
-  for (int i = threadIdx.x; i < per_block * ROWS * TOKENS; i += 128) {
-    int row = i % ROWS, token = i / ROWS % TOKENS, part = i / (ROWS * TOKENS), at = blockIdx.x * per_block + part;
-    if (token >= tile.count) continue;
-    int to_row = destination<MODE>(a, tile, token);
-    if (MODE == UP) {
-      if (at * 8 < a.dst_stride) store_pair(a, tile.expert, at, row, to_row, total(part, token, row), total(part, token, row + 8));
-    } else {
-      store_row(a, tile.expert, at * 16 + row, to_row, total(part, token, row));
-    }
-  }
+  store_sums<MODE, TOKENS>(a, tile, partials, per_block, a.chunks, blockIdx.x * per_block, 1);
 }
 
 constexpr int PREFILL_TOKENS = 128, PREFILL_GROUPS = 8, PREFILL_STAGES = 3;
@@ -281,23 +295,15 @@ __device__ __forceinline__ void product_prefill(const ProductArgs& a) {
   }
 
 #pragma unroll
-  for (int g = 0; g < 2; g++)
+  for (int g = 0; g < 2; g++) {  // the warps' first groups, then their second ones
 #pragma unroll
-    for (int n = 0; n < 8; n++) {
-      const int group = first_group + mine + g, row = lane >> 2;
+    for (int n = 0; n < 8; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++) totals[g][n][i] = chunk == 1 ? sums[g][n][i] : totals[g][n][i] + sums[g][n][i];
-#pragma unroll
-      for (int i = 0; i < 2; i++) {  // its two tokens
-        int token = column + n * 8 + (lane & 3) * 2 + i;
-        if (token >= tile.count) continue;
-        int to_row = destination<MODE>(a, tile, token);
-        if (MODE == UP) {
-          if (group * 8 < a.dst_stride) store_pair(a, tile.expert, group, row, to_row, totals[g][n][i], totals[g][n][i + 2]);
-        } else {
-          store_row(a, tile.expert, group * 16 + row, to_row, totals[g][n][i]);
-          store_row(a, tile.expert, group * 16 + row + 8, to_row, totals[g][n][i + 2]);
-        }
-      }
-    }
+    float* partials = (float*)dynamic;
+    __syncthreads();  // what was there is not needed any more
+    put_sums<8>(partials + (warp & 3) * 16 * PREFILL_TOKENS, column, totals[g]);
+    __syncthreads();
+    store_sums<MODE, PREFILL_TOKENS>(a, tile, partials, 4, 1, first_group + g, 2);
+  }
 }
