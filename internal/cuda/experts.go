@@ -67,20 +67,16 @@ func (a *expertArgs) space(tokens int) expertSpace {
 		return at
 	}
 	s.order = take(4 * assignments)
-	s.list = take(16 * s.tiles)
+	s.list = take(16 * (assignments/8 + min(experts, assignments))) // for any tile: fewer tokens never need more
 	s.activated = take(2 * assignments * s.innerStride)
 	s.planes = take(4 * assignments * s.planeStride)
 	return s
 }
 
 // expertScratch returns the bytes that experts needs for steps of up to so many tokens.
-func expertScratch(up, down *matrix, tokens, topK int) (bytes int) {
+func expertScratch(up, down *matrix, tokens, topK int) int {
 	a := expertArgs{up: up, down: down, topK: topK}
-	// A smaller number of tokens may have more tiles, as they are smaller ones.
-	for n := min(tokens, expertPiece); n > 0; n /= 2 {
-		bytes = max(bytes, a.space(n).bytes+16*(up.experts+n*topK/8+1))
-	}
-	return bytes
+	return a.space(min(tokens, expertPiece)).bytes
 }
 
 // pad64 rounds up to a multiple of 64.
