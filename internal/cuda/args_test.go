@@ -23,6 +23,8 @@ var arguments = map[string]any{
 	"route":           routeArgs{},
 	"experts_plan":    planArgs{},
 	"experts_combine": combineArgs{},
+	"allreduce":       allReduceArgs{},
+	"wgmma_":          tensorProductArgs{},
 }
 
 // argumentsOf returns the Go type of a kernel's parameter.
