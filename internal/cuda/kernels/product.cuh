@@ -165,7 +165,6 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
       int token = i * 4 + (lane >> 3);
       copy_async(stages + (unit & 1) * STAGE + swizzled(token, piece), rows[i] + unit * 64, token >= tile.count);
     }
-    commit_copies();
   };
 
   const uint8_t* weights = a.weights + ((size_t)tile.expert * groups + group) * a.units * Weights::BYTES;
@@ -173,16 +172,16 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
   Weights now, next;
   if (from < to) {
     fetch(from);
+    commit_copies();
     now.load(weights + (size_t)from * Weights::BYTES, lane);
   }
   for (int unit = from; unit < to; unit++) {
     if (unit + 1 < to) {  // the next unit is asked for before this one is used
       fetch(unit + 1);
       next.load(weights + (size_t)(unit + 1) * Weights::BYTES, lane);
-      wait_copies<1>();
-    } else {
-      wait_copies<0>();
     }
+    commit_copies();
+    wait_copies<1>();
     __syncwarp();
     const uint32_t stage = stages + (unit & 1) * STAGE;
 #pragma unroll
