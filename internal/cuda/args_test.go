@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"ossian/internal/cuda/driver"
 	"ossian/internal/cuda/kernels"
 )
 
@@ -25,6 +26,13 @@ var arguments = map[string]any{
 	"experts_combine": combineArgs{},
 	"allreduce":       allReduceArgs{},
 	"wgmma_":          tensorProductArgs{},
+}
+
+// tensorProductArgs is TensorProductArgs of kernels/product_wgmma.cu, which nothing launches yet.
+type tensorProductArgs struct {
+	x, weights driver.TensorMap
+	product    productArgs
+	_          [10]int32
 }
 
 // argumentsOf returns the Go type of a kernel's parameter.

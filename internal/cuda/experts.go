@@ -85,6 +85,9 @@ func pad64(n int) int { return (n + 63) &^ 63 }
 // experts computes a layer's experts. A token's result depends on nothing but the token: not on who
 // else is in the step, nor on tiles (cuda.md 6).
 func (q *queue) experts(a *expertArgs) {
+	if !a.up.paired || a.down.paired {
+		panic("cuda: experts take gates and ups in the paired order, and rows of the other product as they are")
+	}
 	for first := 0; first < a.tokens; first += expertPiece {
 		piece := *a
 		piece.tokens = min(expertPiece, a.tokens-first)

@@ -66,7 +66,7 @@ func ceil(n, size int) int { return (n + size - 1) / size }
 
 // linear sets row t of dst, float32, to w · (row t of x) + bias. x is bf16, zero from w's columns up
 // to a multiple of 64; bias float32 [rows] or 0. Strides are in elements. Which kernel runs depends on the
-// number of tokens alone, what a token gets does not (cuda.md 6.1).
+// number of tokens alone, what a token gets does not (cuda.md 6.1). Rows of a paired matrix come in its order.
 func (q *queue) linear(dst driver.Ptr, dstStride int, x driver.Ptr, xStride int, w *matrix, bias driver.Ptr, tokens int) {
 	if tokens == 0 {
 		return

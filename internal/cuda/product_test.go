@@ -237,3 +237,39 @@ func TestEmbed(t *testing.T) {
 		})
 	}
 }
+
+// TestProductTraffic holds products to what they must read and no more: every weight once for tokens of
+// one tile, hardly a bank conflict, and a product of the tensor cores per 16 rows, 8 tokens and k16.
+func TestProductTraffic(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	const rows, cols = 128, 1344
+	for _, dtype := range []tensor.DType{tensor.MXFP4HF, tensor.BF16, tensor.Q8_0} {
+		for _, tokens := range []int{1, 8, 32, 128} {
+			t.Run(fmt.Sprintf("%v/%d", dtype, tokens), func(t *testing.T) {
+				r := newRig(t)
+				source, _ := encoded(t, dtype, normals(rng, rows*cols, 1), rows, cols)
+				w := onCard(r, source, false)
+				bytes := w.groups() * w.units() * w.format.unitBytes
+				r.machine.Watch("weights", w.data, uint64(bytes))
+				runLinear(r, newActivations(r, normals(rng, tokens*cols, 1), cols), w, 0, tokens)
+				counters := r.machine.Counters()
+				if sectors := counters.Watched["weights"].Sectors; float64(sectors) > 1.05*float64(bytes)/32 || sectors < int64(bytes/32) {
+					t.Errorf("%d sectors of weights were read, there are %d", sectors, bytes/32)
+				}
+				for kernel, count := range counters.Kernels {
+					if count.Shared == 0 || float64(count.Conflicts) > 0.05*float64(count.Shared) {
+						t.Errorf("%s: %d of %d wavefronts in shared memory are of bank conflicts", kernel, count.Conflicts, count.Shared)
+					}
+					products := int64(0)
+					for _, n := range count.MMA {
+						products += n
+					}
+					if want := int64(rows / 16 * w.units() * 4 * tileOf(tokens) / 8); products != want {
+						t.Errorf("%s: %d products of the tensor cores, want %d", kernel, products, want)
+					}
+					t.Logf("%s: %d instructions of warps for a unit of weights", kernel, count.Warp/int64(w.groups()*w.units()))
+				}
+			})
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package cuda
 
-import "ossian/internal/cuda/driver"
+import (
+	"fmt"
+
+	"ossian/internal/cuda/driver"
+)
 
 // routeArgs is RouteArgs of kernels/route.cu.
 type routeArgs struct {
@@ -13,10 +17,14 @@ type routeArgs struct {
 const maxTopK = 32
 
 // route chooses the topK experts of each token with the largest logits, ties to the lowest number,
-// NaN last: ids ascending, and weights, the softmax over the chosen logits (renorm) or over all, both
+// NaN last (topK from 1 to maxTopK): ids ascending, and weights, the softmax over the chosen logits (renorm) or over all, both
 // float32 rows of stride elements (models.md 1.2, 2.2).
 func (q *queue) route(ids, weights driver.Ptr, stride int, logits driver.Ptr, logitStride, tokens, experts, topK int, renorm bool) {
-	if tokens == 0 {
+	if tokens == 0 || q.err != nil {
+		return
+	}
+	if topK < 1 || topK > min(experts, maxTopK) {
+		q.err = fmt.Errorf("%d of %d experts for each token: 1 to %d can be chosen on a CUDA device; use --device cpu", topK, experts, min(experts, maxTopK))
 		return
 	}
 	args := routeArgs{ids: ids, weights: weights, logits: logits, stride: int32(stride), logitStride: int32(logitStride), tokens: int32(tokens),

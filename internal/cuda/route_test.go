@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -109,5 +110,14 @@ func routeCase(t *testing.T, tokens [][]float32, topK int, renorm bool) {
 				t.Errorf("token %d, expert %d: weight %v, want %v", i, expert, weights[i][k], want[k])
 			}
 		}
+	}
+}
+
+// TestRouteRefuses holds the error for more experts than a warp has lanes.
+func TestRouteRefuses(t *testing.T) {
+	q := &queue{}
+	q.route(0, 0, 64, 0, 64, 1, 64, maxTopK+1, true)
+	if q.err == nil || !strings.Contains(q.err.Error(), "33 of 64 experts for each token: 1 to 32 can be chosen") {
+		t.Errorf("error %v", q.err)
 	}
 }
