@@ -111,7 +111,8 @@ if [ -n "$check" ]; then
     cmp "$out/$file" "$file" || failed=1
   done
   for file in *.ptx; do
-    [ -e "$out/$file" ] || { echo "$file: nothing in _tools/cuda/sources.txt makes it" >&2; failed=1; }
+    name=${file%%.*} arch=${file##*.sm_}
+    grep -q "^$name ${arch%.ptx}\$" "$tools/sources.txt" || { echo "$file: nothing in _tools/cuda/sources.txt makes it" >&2; failed=1; }
   done
   [ $failed = 0 ] || echo "kernels differ from the committed ones: run _tools/cuda/build.sh and commit" >&2
   exit $failed

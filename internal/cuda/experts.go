@@ -50,10 +50,12 @@ type expertSpace struct {
 func (a *expertArgs) space(tokens int) expertSpace {
 	experts, assignments := a.up.experts, tokens*a.topK
 	s := expertSpace{innerStride: pad64(a.up.rows / 2), planeStride: pad64(a.down.rows)}
-	// The tile is chosen by what an expert has on average. Sums do not depend on it.
+	// The tile is chosen by what an expert has on average, so that most have one. Sums do not depend on it.
 	switch average := ceil(assignments, experts); {
-	case average <= 8:
+	case average <= 4:
 		s.tile = 8
+	case average <= 10:
+		s.tile = 16
 	case average <= 48:
 		s.tile = 32
 	default:

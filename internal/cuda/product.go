@@ -49,7 +49,7 @@ type productArgs struct {
 const prefillGroups = 8
 
 // product launches a product of kernels/product.cuh: use is "linear", "up" or "down", tile the tokens of
-// a tile (8, 32 or 128), tiles their number, groups the groups of rows that are written.
+// a tile (8, 16, 32 or 128), tiles their number, groups the groups of rows that are written.
 func (q *queue) product(use string, w *matrix, tile, tiles, groups int, args productArgs) {
 	args.weights, args.lift = w.data, w.lift
 	args.rows, args.units, args.chunks = int32(w.rows), int32(w.units()), int32(w.chunks())
@@ -82,6 +82,8 @@ func tileOf(tokens int) int {
 	switch {
 	case tokens <= 8:
 		return 8
+	case tokens <= 16:
+		return 16
 	case tokens <= 64:
 		return 32
 	}

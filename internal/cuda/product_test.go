@@ -143,7 +143,7 @@ func TestLinear(t *testing.T) {
 					compare(t, fmt.Sprintf("token %d", token), row, want, bound)
 				}
 				// From an uneven token on, so that places in tiles differ.
-				for _, tokens := range []int{1, 8, 9, 37, 65} {
+				for _, tokens := range []int{1, 8, 9, 17, 37, 65} {
 					for i, row := range runLinear(r, x.from(29), w, biasAt, tokens) {
 						sameBits(t, fmt.Sprintf("token %d of %d", i, tokens), row, all[29+i])
 					}
@@ -244,7 +244,7 @@ func TestProductTraffic(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 24))
 	const rows, cols = 128, 1344
 	for _, dtype := range []tensor.DType{tensor.MXFP4HF, tensor.BF16, tensor.Q8_0} {
-		for _, tokens := range []int{1, 8, 32, 128} {
+		for _, tokens := range []int{1, 8, 16, 32, 128} {
 			t.Run(fmt.Sprintf("%v/%d", dtype, tokens), func(t *testing.T) {
 				r := newRig(t)
 				source, _ := encoded(t, dtype, normals(rng, rows*cols, 1), rows, cols)

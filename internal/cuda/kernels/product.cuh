@@ -285,7 +285,8 @@ __device__ __forceinline__ void product_prefill(const ProductArgs& a) {
       }
 #pragma unroll
       for (int n = 0; n < 8; n++) {
-        uint32_t tokens[4];  // 8 tokens × 32 k
+        if (column + n * 8 >= tile.count) break;  // nobody's tokens
+        uint32_t tokens[4];                       // 8 tokens × 32 k
         load_matrices(tokens, tokens_at + swizzled(column + n * 8 + (lane & 7), half * 4 + (lane >> 3)));
 #pragma unroll
         for (int g = 0; g < 2; g++) now[g].accumulate(sums[g][n], fragments[g], tokens, half);
