@@ -196,15 +196,16 @@ template <int D, bool CODES, int WARPS> struct Shape {
 };
 
 // swizzled returns the byte offset of a 16-byte chunk of a row in shared memory. Chunks change places
-// so that the same one of eight neighbouring rows lies in eight different banks.
+// so that the same one of eight neighbouring rows lies in eight different banks. Where a stage begins
+// at a multiple of its rows' length, chunk c|n of a row is at (address of chunk c) ^ 16n.
 template <int ROW_BYTES> __device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
   if (ROW_BYTES == 64) return row * 64 + ((chunk ^ (row >> 1 & 3)) << 4);
   return row * ROW_BYTES + ((chunk ^ (row & 7)) << 4);
 }
 
 template <typename S> struct Shared {
-  __align__(128) char keys[S::STAGES][S::KEYS * S::KEY_BYTES];
-  __align__(128) char values[S::STAGES][S::KEYS * S::VALUE_BYTES];
+  __align__(1024) char keys[S::STAGES][S::KEYS * S::KEY_BYTES];
+  char values[S::STAGES][S::KEYS * S::VALUE_BYTES];
   uint8_t scales[S::STAGES][2][S::KEYS]; // of keys, then of values
   int32_t places[2][SPLIT]; // of the keys of two splits: vectors from the start of the pool; -1 = not read
 };
@@ -230,15 +231,17 @@ template <typename S, bool CODES, int WARPS> struct Loader {
 
   // locate finds where the keys of a split lie. All threads take part.
   __device__ __forceinline__ void locate(int split) {
-#pragma unroll 2
-    for (int i = threadIdx.x; i < SPLIT; i += S::THREADS) {
-      int key = split * SPLIT + i, place = -1;
-      if (key >= begin && key < end) {
-        int block = key / a.blockSize;
-        place = (table[block] * a.kvHeads + kvHead) * a.blockSize + key - block * a.blockSize;
-      }
-      shared.places[split & 1][i] = place;
+    constexpr int EACH = SPLIT / S::THREADS;
+    int place[EACH];
+#pragma unroll // every block id is asked for before the first is waited for
+    for (int n = 0; n < EACH; n++) {
+      int key = split * SPLIT + n * S::THREADS + threadIdx.x, near = min(max(key, begin), end - 1);
+      int block = near / a.blockSize;
+      place[n] = (table[block] * a.kvHeads + kvHead) * a.blockSize + near - block * a.blockSize;
+      if (near != key) place[n] = -1;
     }
+#pragma unroll
+    for (int n = 0; n < EACH; n++) shared.places[split & 1][n * S::THREADS + threadIdx.x] = place[n];
     sync_block<WARPS>();
   }
 
@@ -286,7 +289,7 @@ template <int D, bool CODES, int WARPS> struct Head {
   using S = Shape<D, CODES, WARPS>;
   uint32_t q[D / 16][4];           // fragments of the queries in bf16
   float values[S::VALUES / 8][4];  // of the split, weighted and not yet divided; see element
-  Softmax softmax[2];              // of the split; the sum is over this lane's keys
+  Softmax softmax[2];              // of the split: scores yet without scale, the sum over this lane's keys
   int from[2], pos[2];             // keys that the rows see
   int allFrom, allTo;              // keys that all rows of the warp see: allFrom..allTo
   int someFrom, someTo;            // keys that any of them sees
@@ -336,21 +339,21 @@ template <int D, bool CODES, int WARPS> struct Head {
 #pragma unroll
       for (int e = 0; e < 4; e++) scores[j][e] = 0.0f;
     if constexpr (CODES) {
-      int row = firstRow + (lane & 7) + (lane >> 3 & 1) * 8;
+      address += firstRow * S::KEY_BYTES + swizzled<S::KEY_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
 #pragma unroll
       for (int s = 0; s < D / 16; s += 2) {
         uint32_t codes[4]; // keys 0-7 and 8-15 of 16 elements, then of the next 16
-        load_matrices(codes, address + swizzled<S::KEY_BYTES>(row, s + (lane >> 4)));
+        load_matrices(codes, address ^ 16 * s);
 #pragma unroll
         for (int k = 0; k < 4; k++) // a word has the codes of four neighbouring elements
           multiply(scores[k & 1], q[s + k / 2], codes_to_bf16(__byte_perm(codes[k], 0, 0x1404)), codes_to_bf16(__byte_perm(codes[k], 0, 0x3424)));
       }
     } else {
-      int row = firstRow + (lane & 7) + (lane >> 4) * 8;
+      address += firstRow * S::KEY_BYTES + swizzled<S::KEY_BYTES>((lane & 7) + (lane >> 4) * 8, lane >> 3 & 1);
 #pragma unroll
       for (int s = 0; s < D / 16; s++) {
         uint32_t b[4]; // keys 0-7, elements 0-7 and 8-15; then keys 8-15
-        load_matrices(b, address + swizzled<S::KEY_BYTES>(row, 2 * s + (lane >> 3 & 1)));
+        load_matrices(b, address ^ 32 * s);
         multiply(scores[0], q[s], b[0], b[1]);
         multiply(scores[1], q[s], b[2], b[3]);
       }
@@ -359,12 +362,13 @@ template <int D, bool CODES, int WARPS> struct Head {
 
   // weigh adds a tile of values, rows of shared memory from address on, with the weights p.
   __device__ __forceinline__ void weigh(const uint32_t (&p)[4], uint32_t address, int firstRow) {
-    int lane = threadIdx.x % 32, row = firstRow + (lane & 7) + (lane >> 3 & 1) * 8;
+    int lane = threadIdx.x % 32;
+    address += firstRow * S::VALUE_BYTES + swizzled<S::VALUE_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
     if constexpr (CODES) {
 #pragma unroll
       for (int c = 0; c < S::VALUE_BYTES / 16; c += 2) {
         uint32_t codes[4]; // keys 0-7 and 8-15 of 16 elements, then of the next 16
-        load_transposed(codes, address + swizzled<S::VALUE_BYTES>(row, c + (lane >> 4)));
+        load_transposed(codes, address ^ 16 * c);
 #pragma unroll
         for (int k = 0; k < 2; k++) { // a word has two elements of a key, then of the next one
           uint32_t low = codes[2 * k], high = codes[2 * k + 1];
@@ -376,7 +380,7 @@ template <int D, bool CODES, int WARPS> struct Head {
 #pragma unroll
       for (int n = 0; n < S::VALUES / 8; n += 2) {
         uint32_t b[4]; // keys 0-7 and 8-15 of 8 elements, then of the next 8
-        load_transposed(b, address + swizzled<S::VALUE_BYTES>(row, n + (lane >> 4)));
+        load_transposed(b, address ^ 16 * n);
         multiply(values[n], p, b[0], b[1]);
         multiply(values[n + 1], p, b[2], b[3]);
       }
@@ -394,7 +398,6 @@ template <int D, bool CODES, int WARPS> struct Head {
     for (int j = 0; j < 2; j++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
-        scores[j][e] *= a.scale;
         if (CODES) {
           int i = firstRow + 8 * j + 2 * t + (e & 1);
           scores[j][e] *= scale_of(shared.scales[stage][0][i]);
@@ -418,12 +421,12 @@ template <int D, bool CODES, int WARPS> struct Head {
       float top = fmaxf(fmaxf(softmax[h].top, fmaxf(low[0], low[1])), fmaxf(high[0], high[1]));
       top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
       top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
-      float zero = reference(top);
-      fade[h] = exp2_approx(softmax[h].top - zero);
+      float zero = reference(top), scaled = zero * a.scale;
+      fade[h] = exp2_approx((softmax[h].top - zero) * a.scale); // 1 where the largest score is still the same
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        low[e] = exp2_approx(low[e] - zero);
-        high[e] = exp2_approx(high[e] - zero);
+        low[e] = exp2_approx(__fmaf_rn(low[e], a.scale, -scaled));
+        high[e] = exp2_approx(__fmaf_rn(high[e], a.scale, -scaled));
       }
       softmax[h] = {top, softmax[h].sum * fade[h] + ((low[0] + low[1]) + (high[0] + high[1]))};
       if (CODES) // a weight of 0 stays one: what is not seen may have a scale that is no number
@@ -444,10 +447,11 @@ template <int D, bool CODES, int WARPS> struct Head {
     weigh(p, shared_address(shared.values[stage]), firstRow);
   }
 
-  // sums makes the sums of the split those of all lanes of a row.
-  __device__ __forceinline__ void sums() {
+  // complete makes the softmax of the split that of all lanes of a row, and scales its largest score.
+  __device__ __forceinline__ void complete(float scale) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
+      softmax[h].top *= scale;
       softmax[h].sum += __shfl_xor_sync(ALL_LANES, softmax[h].sum, 1);
       softmax[h].sum += __shfl_xor_sync(ALL_LANES, softmax[h].sum, 2);
     }
@@ -521,7 +525,7 @@ template <int D, bool CODES, int WARPS> __device__ __forceinline__ void attend_b
     int split = key / SPLIT;
     if ((key + S::KEYS < end && (key + S::KEYS) / SPLIT == split) || a.planes) continue;
     // The split ends. Rows that see none of it stay as they are.
-    head.sums();
+    head.complete(a.scale);
     Fade fade[2] = {{1.0f, 0.0f}, {1.0f, 0.0f}};
 #pragma unroll
     for (int h = 0; h < 2; h++)
@@ -534,7 +538,7 @@ template <int D, bool CODES, int WARPS> __device__ __forceinline__ void attend_b
   }
 
   if (a.planes) { // one split, for attend_merge
-    head.sums();
+    head.complete(a.scale);
     size_t plane = (((size_t)blockIdx.x * a.kvHeads + kvHead) * a.splits + blockIdx.z) * TILE;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
