@@ -5,7 +5,7 @@ import "math"
 // adjust returns the logits after mask, bias and penalties: logits itself when
 // there are none.
 func (s *Sampler) adjust(logits []float32, mask []uint64, params *Params, history []int32) []float32 {
-	penalties := params.FrequencyPenalty != 0 || params.PresencePenalty != 0 || params.repeats()
+	penalties := params.Penalizes()
 	if mask == nil && len(params.LogitBias) == 0 && !penalties {
 		return logits
 	}
@@ -27,6 +27,11 @@ func (s *Sampler) adjust(logits []float32, mask []uint64, params *Params, histor
 		penalize(adjusted, s.counts, params, history)
 	}
 	return adjusted
+}
+
+// Penalizes reports whether the history of a sequence changes its logits.
+func (p *Params) Penalizes() bool {
+	return p.FrequencyPenalty != 0 || p.PresencePenalty != 0 || p.repeats()
 }
 
 // repeats requires more than 0: a negative factor would make the -Inf of a masked id +Inf.
