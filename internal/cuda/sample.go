@@ -36,7 +36,7 @@ import (
 const (
 	sampleThreads    = 256
 	sampleTile       = 8 * sampleThreads // ids of a block
-	sampleDigit      = 11                // bits that a pass of a selection fixes
+	sampleDigit      = 11                // bits that a pass of a selection fixes at most
 	sampleRowBytes   = 88                // what kernels know of a row while they work on it
 	sampleRuns       = 32                // runs of a block of sample_score
 	samplePending    = 64                // ids of a row that the host may not know
@@ -59,7 +59,7 @@ const (
 type sampleArgs struct {
 	Logits, Outputs, Rows, Counts, Masses, Sums, Runs, Powers, Ring, Tops, Records, Extra driver.Ptr
 
-	Stride, Vocab, IDBits, Kind, Pass, Passes int32
+	Stride, Vocab, IDBits, Kind, Width, Rest int32
 }
 
 // resolveArgs are those of sample_resolve.
@@ -72,7 +72,8 @@ type resolveArgs struct {
 // A sampleOutput is what one row of logits is for.
 type sampleOutput struct {
 	Random          uint64
-	Scale, Reach    float64
+	Scale, Reach    float64 // sample.Params.Weighing
+	Octave          float64 // how far apart logits are of which one weighs twice the other
 	Least           uint64
 	Mask, List      int64 // offsets into the memory of masks and lists, -1 = none
 	Listed, Pending int32
@@ -311,8 +312,10 @@ func (s *sampler) round(q *queue, args sampleArgs, outputs []sampleWanted) {
 
 // choose gives the passes of a selection by keys of that many bits.
 func (s *sampler) choose(q *queue, args sampleArgs, kind int32, keyBits int, tiles driver.Dim3) {
-	args.Kind, args.Passes = kind, int32((keyBits+sampleDigit-1)/sampleDigit)
-	for args.Pass = 0; args.Pass < args.Passes; args.Pass++ {
+	args.Kind = kind
+	for args.Rest = int32(keyBits); args.Rest > 0; {
+		args.Width = min(args.Rest, sampleDigit)
+		args.Rest -= args.Width
 		launch(q, "sample_select", tiles, sampleThreads, 0, &args)
 	}
 }

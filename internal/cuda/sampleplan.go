@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"ossian/internal/cuda/driver"
@@ -12,11 +13,11 @@ import (
 // A samplePlan is what the step at hand will ask the card for, in memory that is used again.
 type samplePlan struct {
 	outputs []sampleOutput
-	entries []sampleEntry  // of all lists
-	pending bool           // some token is
-	at      driver.Ptr     // outputs on the card
-	extra   int            // bytes of lists and masks
-	tops    int            // ids that are listed as the most likely ones
+	entries []sampleEntry // of all lists
+	pending bool          // some token is
+	at      driver.Ptr    // outputs on the card
+	extra   int           // bytes of lists and masks
+	tops    int           // ids that are listed as the most likely ones
 
 	// Scratch of the list of one row: occurrences by id, all zero between lists.
 	counts []uint32
@@ -105,6 +106,7 @@ func (s *sampler) planSample(flight *sampleFlight, row *runner.Row, i int, token
 	if params.Temperature > 0 {
 		out.Random = sample.Draw(params.Seed, row.OutputIndex)
 		out.Scale, out.Reach, out.Least = params.Weighing()
+		out.Octave = float64(params.Temperature) * math.Ln2
 		wanted.needs |= needDraw
 		if params.TopK > 0 && params.TopK < s.vocab {
 			out.TopK = int32(params.TopK)

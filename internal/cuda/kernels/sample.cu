@@ -23,18 +23,20 @@ typedef unsigned long long u64; // as atomics and shuffles want it
 constexpr int threads = 256;
 constexpr int perThread = 8;
 constexpr int tile = threads * perThread; // ids of a block
-constexpr int digit = 11;                 // bits fixed by a pass of sample_select
+constexpr int digit = 11;                 // bits that a pass of sample_select fixes at most
 constexpr int bins = 1 << digit;
 constexpr int run = 1024;        // sample.Run
 constexpr int runsPerBlock = 32; // of sample_score: a warp adds one up per lane
 constexpr int maxPending = 64;
 
+constexpr int weightBits = 45; // of a key by weight, above the id
 constexpr u64 one = 1ull << 39; // the weight of the most likely id
 
 // What a row of logits is for: sampleOutput in Go.
 struct Output {
   u64 random;          // of the draw
   double scale, reach; // sample.Params.Weighing
+  double octave;       // how far apart logits are of which one weighs twice the other
   u64 least;
   int64_t maskAt;      // offset into extra, of a bit for each id that is allowed; -1 = all are
   int64_t listAt;      // likewise, of entries
@@ -71,7 +73,7 @@ struct Row {
   uint32_t place, listed;
   uint32_t unused;
 };
-static_assert(sizeof(Output) == 96 && sizeof(Entry) == 16 && sizeof(Row) == 88, "internal/cuda/sample.go has these sizes");
+static_assert(sizeof(Output) == 104 && sizeof(Entry) == 16 && sizeof(Row) == 88, "internal/cuda/sample.go has these sizes");
 
 // What goes back to the host: sampleRecord in Go.
 struct Record {
@@ -96,7 +98,7 @@ struct SampleArgs {
   int32_t stride, vocab;
   int32_t idBits;       // ids are below 1 << idBits
   int32_t kind;         // one of the following
-  int32_t pass, passes; // of a selection
+  int32_t width, rest; // of a pass of a selection: bits that it fixes, bits below them
 };
 constexpr int byLogit = 0;  // the topK largest logits after mask, bias and penalties
 constexpr int byWeight = 1; // the largest weights that weigh topP together
@@ -141,19 +143,40 @@ __device__ __forceinline__ double exponential(double x, const double* powers) {
 
 // A Weigher turns logits of a row into weights as package sample does.
 struct Weigher {
-  float top, bound;
-  double scale;
+  float top, bound, ceiling; // logits below bound, above ceiling weigh nothing of interest
+  double scale, octave;
   u64 least, rankFloor, weightFloor;
   int idBits;
 
   __device__ __forceinline__ Weigher(const Output& out, const Row& row, int bits) {
     top = rankLogit(row.best);
     bound = (float)((double)top - out.reach);
+    ceiling = __uint_as_float(0x7f800000); // +Inf
     scale = out.scale;
+    octave = out.octave;
     least = out.least;
     rankFloor = row.rankFloor;
     weightFloor = row.weightFloor;
     idBits = bits;
+    if (weightFloor) bound = fmaxf(bound, logitOf(weightFloor, -margin, bound));
+  }
+
+  // logitOf returns about what a logit must be to have that key by weight, and more by so many doublings
+  // of the weight; where weights are so small that their rounding counts, otherwise.
+  __device__ __forceinline__ float logitOf(u64 key, double more, float otherwise) const {
+    u64 code = key >> idBits;
+    int exponent = code >> 39;
+    if (exponent < 7) return otherwise;
+    // 0 <= log2(1 + f) - f < 0.0861 for a fraction f.
+    double fraction = (double)(long long)(code & (one - 1)) / (double)one;
+    return (float)((double)top + (exponent - 39 + fraction + more) * octave);
+  }
+  static constexpr double margin = 0.02; // rounding of weights above 2^7, of logits, of exponential
+
+  // confine spares the exponentials of logits whose keys by weight do not lie in [from, to].
+  __device__ __forceinline__ void confine(u64 from, u64 to) {
+    bound = fmaxf(bound, logitOf(from, -margin, bound));
+    ceiling = logitOf(to, 0.0861 + margin, ceiling);
   }
 
   // byRank returns the key of a logit in a selection of the largest logits.
@@ -163,7 +186,7 @@ struct Weigher {
 
   // weight returns the weight of a logit, 0 where min-p or top-k drops its id.
   __device__ __forceinline__ u64 weight(float logit, int id, const double* powers) const {
-    if (logit < bound) return 0; // it would weigh less than least
+    if (logit < bound || logit > ceiling) return 0;
     if (rankFloor && byRank(logit, id, idBits) < rankFloor) return 0;
     u64 weighed = one;
     if (logit != top) { // Inf - Inf is not 0
@@ -281,13 +304,12 @@ struct Histogram {
 
 // found ends a pass: need is reached within this bin of that count and amount.
 __device__ void found(Row* row, const SampleArgs& a, u64 prefix, u64 need, u64 amount, uint32_t count) {
-  int rest = (a.passes - 1 - a.pass) * digit; // bits that are not fixed yet
   row->prefix = prefix;
   row->need = need;
   // All of the bin is kept, or its only key: no further bit matters.
   row->done = amount == need || count == 1;
   if (!row->done) return;
-  u64 floor = prefix << rest;
+  u64 floor = prefix << a.rest;
   if (a.kind == byLogit)
     row->rankFloor = floor;
   else if (a.kind == byWeight)
@@ -303,7 +325,8 @@ extern "C" __global__ void __launch_bounds__(threads) sample_select(const Sample
   bool weights = a.kind == byWeight;
   if (a.kind == byRaw ? out.top == 0 || !(out.flags & scored) : out.target >= 0 || (out.flags & greedy) || row->best == 0) return;
   if ((a.kind == byLogit && out.topK == 0) || (weights && out.topP == 0)) return;
-  if (a.pass > 0 && row->done) return;
+  bool first = a.rest + a.width == (weights ? weightBits : 32) + a.idBits;
+  if (!first && row->done) return;
 
   __shared__ Histogram histogram;
   __shared__ double powers[64];
@@ -313,8 +336,9 @@ extern "C" __global__ void __launch_bounds__(threads) sample_select(const Sample
   const float* logits = a.logits + (size_t)blockIdx.y * a.stride;
   const u64* mask = a.kind == byRaw ? nullptr : maskOf(a, out);
   Weigher weigher(out, *row, a.idBits);
-  int rest = (a.passes - 1 - a.pass) * digit;
-  u64 prefix = a.pass > 0 ? row->prefix : 0;
+  u64 prefix = first ? 0 : row->prefix, from = prefix << (a.rest + a.width);
+  if (weights) weigher.confine(from, from | ((1ull << (a.rest + a.width)) - 1));
+#pragma unroll 1 // an exponential is long: other warps hide what its loads take
   for (int i = 0; i < perThread; i++) {
     int id = blockIdx.x * tile + i * threads + threadIdx.x;
     if (id >= a.vocab) break;
@@ -327,8 +351,8 @@ extern "C" __global__ void __launch_bounds__(threads) sample_select(const Sample
     } else {
       key = Weigher::byRank(logit, id, a.idBits);
     }
-    key >>= rest;
-    if (key >> digit == prefix) histogram.add(key & (bins - 1), weight);
+    key >>= a.rest;
+    if (key >> a.width == prefix) histogram.add(key & ((1 << a.width) - 1), weight);
   }
   __syncthreads();
   uint32_t* counts = a.counts + (size_t)blockIdx.y * bins;
@@ -341,33 +365,27 @@ extern "C" __global__ void __launch_bounds__(threads) sample_select(const Sample
   if (!last(row)) return;
 
   // Eight bins per thread, the largest keys first. Amounts are counts or masses.
-  uint32_t count[perThread];
-  u64 amount[perThread], sum = 0, total;
+  u64 sum = 0, total;
   int largest = bins - 1 - threadIdx.x * perThread;
-#pragma unroll
-  for (int i = 0; i < perThread; i++) {
-    count[i] = __ldcg(&counts[largest - i]);
-    amount[i] = weights ? __ldcg(&masses[largest - i]) : count[i];
-    counts[largest - i] = 0;
-    if (weights) masses[largest - i] = 0;
-    sum += amount[i];
-  }
-  u64 before = scan(sum, total);
-  u64 need = row->need;
-  if (a.pass == 0 && weights)
+  for (int bin = largest; bin > largest - perThread; bin--) sum += weights ? __ldcg(&masses[bin]) : __ldcg(&counts[bin]);
+  u64 need = row->need, before = scan(sum, total);
+  if (first && weights)
     need = min(max((u64)ceil((double)out.topP * (double)total), 1ull), total);
-  else if (a.pass == 0)
+  else if (first)
     need = a.kind == byLogit ? out.topK : out.top;
-  if (before >= need || before + sum < need) return;
+  bool here = before < need && need <= before + sum; // in one thread only
   need -= before;
-#pragma unroll
-  for (int i = 0; i < perThread; i++) {
-    if (need > 0 && need <= amount[i]) {
-      found(row, a, prefix << digit | (u64)(largest - i), need, amount[i], count[i]);
-      need = 0;
-    } else if (need > 0) {
-      need -= amount[i];
+#pragma unroll 1
+  for (int bin = largest; bin > largest - perThread; bin--) {
+    uint32_t count = __ldcg(&counts[bin]);
+    u64 amount = weights ? __ldcg(&masses[bin]) : count;
+    if (here && need <= amount) {
+      found(row, a, prefix << a.width | (u64)bin, need, amount, count);
+      here = false;
     }
+    need -= amount;
+    counts[bin] = 0;
+    if (weights) masses[bin] = 0;
   }
 }
 
@@ -383,6 +401,7 @@ extern "C" __global__ void __launch_bounds__(threads) sample_draw(const SampleAr
   const u64* mask = maskOf(a, out);
   Weigher weigher(out, *row, a.idBits);
   u64 sum = 0, total;
+#pragma unroll 1
   for (int i = 0; i < perThread; i++) {
     int id = blockIdx.x * tile + i * threads + threadIdx.x;
     if (id < a.vocab) sum += weigher.kept(adjusted(logits, mask, id), id, powers);
@@ -404,25 +423,22 @@ extern "C" __global__ void __launch_bounds__(threads) sample_draw(const SampleAr
   }
   __syncthreads();
   // Then the id in that tile; a thread has neighbours here.
-  u64 weight[perThread];
-  int first = tileOf * tile + threadIdx.x * perThread;
+  int first = tileOf * tile + threadIdx.x * perThread, end = min(first + perThread, a.vocab);
   sum = 0;
-#pragma unroll
-  for (int i = 0; i < perThread; i++) {
-    weight[i] = first + i < a.vocab ? weigher.kept(adjusted(logits, mask, first + i), first + i, powers) : 0;
-    sum += weight[i];
-  }
+#pragma unroll 1
+  for (int id = first; id < end; id++) sum += weigher.kept(adjusted(logits, mask, id), id, powers);
   drawn = drawnOf;
   before = scan(sum, total);
   if (before > drawn || drawn >= before + sum) return;
   drawn -= before;
-#pragma unroll
-  for (int i = 0; i < perThread; i++) {
-    if (drawn < weight[i]) {
-      row->id = first + i;
+#pragma unroll 1
+  for (int id = first; id < end; id++) {
+    u64 weight = weigher.kept(adjusted(logits, mask, id), id, powers);
+    if (drawn < weight) {
+      row->id = id;
       break;
     }
-    drawn -= weight[i];
+    drawn -= weight;
   }
 }
 
@@ -443,7 +459,9 @@ extern "C" __global__ void __launch_bounds__(threads) sample_score(const SampleA
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   double sum = 0;
   uint32_t above = 0;
+#pragma unroll 1
   for (int column = 0; column < run; column += 32) {
+#pragma unroll 1
     for (int line = warp; line < runsPerBlock; line += threads / 32) {
       int id = (blockIdx.x * runsPerBlock + line) * run + column + lane;
       double term = 0; // adding 0 changes no sum
@@ -460,6 +478,7 @@ extern "C" __global__ void __launch_bounds__(threads) sample_score(const SampleA
     }
     __syncthreads();
     if (warp == 0)
+#pragma unroll 8
       for (int i = 0; i < 32; i++) sum += terms[lane][i];
     __syncthreads();
   }
@@ -471,6 +490,7 @@ extern "C" __global__ void __launch_bounds__(threads) sample_score(const SampleA
   if (threadIdx.x == 0) atomicAdd(&row->place, (uint32_t)count);
   if (!last(row) || threadIdx.x) return;
   double total = 0;
+#pragma unroll 8 // loads ahead of the additions
   for (int i = 0; i < runs; i++) total += __ldcg(&sums[i]);
   row->total = total;
 }
