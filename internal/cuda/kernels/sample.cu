@@ -217,9 +217,14 @@ __device__ __forceinline__ void loadPowers(double* shared, const double* powers)
   if (threadIdx.x < 64) shared[threadIdx.x] = powers[threadIdx.x];
 }
 
+// Scratch is shared memory in which a block's threads meet.
+struct Scratch {
+  u64 warps[threads / 32];
+  int last;
+};
+
 // scan returns the sum of the values of lower threads, and in total that of all. All threads call it.
-__device__ u64 scan(u64 value, u64& total) {
-  __shared__ u64 warps[threads / 32];
+__device__ __forceinline__ u64 scan(u64 value, u64& total, Scratch& scratch) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   u64 sum = value;
 #pragma unroll
@@ -228,31 +233,30 @@ __device__ u64 scan(u64 value, u64& total) {
     if (lane >= step) sum += lower;
   }
   __syncthreads(); // warps may still be read from an earlier call
-  if (lane == 31) warps[warp] = sum;
+  if (lane == 31) scratch.warps[warp] = sum;
   __syncthreads();
   u64 before = 0;
   total = 0;
 #pragma unroll
   for (int i = 0; i < threads / 32; i++) {
-    if (i < warp) before += warps[i];
-    total += warps[i];
+    if (i < warp) before += scratch.warps[i];
+    total += scratch.warps[i];
   }
   return before + sum - value;
 }
 
 // last reports to the block of a row that finishes last that it does, and that it sees what the
 // others have written, if it reads past the first cache (__ldcg).
-__device__ bool last(Row* row) {
-  __shared__ bool is;
+__device__ __forceinline__ bool last(Row* row, Scratch& scratch) {
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    is = atomicAdd(&row->ticket, 1) == gridDim.x - 1;
-    if (is) row->ticket = 0;
+    scratch.last = atomicAdd(&row->ticket, 1) == gridDim.x - 1;
+    if (scratch.last) row->ticket = 0;
     __threadfence();
   }
   __syncthreads();
-  return is;
+  return scratch.last;
 }
 
 // sample_peak finds the rank of the largest logit of each row, raw or adjusted.
@@ -272,11 +276,11 @@ extern "C" __global__ void __launch_bounds__(threads) sample_peak(const SampleAr
   }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) best = max(best, __shfl_xor_sync(~0u, best, step));
-  __shared__ u64 warps[threads / 32];
-  if ((threadIdx.x & 31) == 0) warps[threadIdx.x >> 5] = best;
+  __shared__ Scratch scratch;
+  if ((threadIdx.x & 31) == 0) scratch.warps[threadIdx.x >> 5] = best;
   __syncthreads();
   if (threadIdx.x) return;
-  for (int i = 1; i < threads / 32; i++) best = max(best, warps[i]);
+  for (int i = 1; i < threads / 32; i++) best = max(best, scratch.warps[i]);
   Row* row = a.rows + blockIdx.y;
   atomicMax(raw ? &row->rawBest : &row->best, best);
 }
@@ -329,6 +333,7 @@ extern "C" __global__ void __launch_bounds__(threads) sample_select(const Sample
   if (!first && row->done) return;
 
   __shared__ Histogram histogram;
+  __shared__ Scratch scratch;
   __shared__ double powers[64];
   histogram.clear(weights);
   if (weights) loadPowers(powers, a.powers);
@@ -362,13 +367,13 @@ extern "C" __global__ void __launch_bounds__(threads) sample_select(const Sample
     atomicAdd(&counts[i], histogram.count[i]);
     if (weights) atomicAdd(&masses[i], (u64)histogram.high[i] << 32 | histogram.low[i]);
   }
-  if (!last(row)) return;
+  if (!last(row, scratch)) return;
 
   // Eight bins per thread, the largest keys first. Amounts are counts or masses.
   u64 sum = 0, total;
   int largest = bins - 1 - threadIdx.x * perThread;
   for (int bin = largest; bin > largest - perThread; bin--) sum += weights ? __ldcg(&masses[bin]) : __ldcg(&counts[bin]);
-  u64 need = row->need, before = scan(sum, total);
+  u64 need = row->need, before = scan(sum, total, scratch);
   if (first && weights)
     need = min(max((u64)ceil((double)out.topP * (double)total), 1ull), total);
   else if (first)
@@ -394,6 +399,7 @@ extern "C" __global__ void __launch_bounds__(threads) sample_draw(const SampleAr
   const Output& out = a.outputs[blockIdx.y];
   Row* row = a.rows + blockIdx.y;
   if (out.target >= 0 || (out.flags & greedy) || row->best == 0) return;
+  __shared__ Scratch scratch;
   __shared__ double powers[64];
   loadPowers(powers, a.powers);
   __syncthreads();
@@ -406,16 +412,16 @@ extern "C" __global__ void __launch_bounds__(threads) sample_draw(const SampleAr
     int id = blockIdx.x * tile + i * threads + threadIdx.x;
     if (id < a.vocab) sum += weigher.kept(adjusted(logits, mask, id), id, powers);
   }
-  scan(sum, total);
+  scan(sum, total, scratch);
   u64* sums = a.sums + (size_t)blockIdx.y * gridDim.x;
   if (threadIdx.x == 0) sums[blockIdx.x] = total;
-  if (!last(row)) return;
+  if (!last(row, scratch)) return;
 
   // The tile in whose part of the sum the drawn number lies; a tile per thread.
   __shared__ int tileOf;
   __shared__ u64 drawnOf;
   sum = threadIdx.x < gridDim.x ? __ldcg(&sums[threadIdx.x]) : 0;
-  u64 before = scan(sum, total);
+  u64 before = scan(sum, total, scratch);
   u64 drawn = __umul64hi(out.random, total); // uniform in [0, total)
   if (before <= drawn && drawn < before + sum) {
     tileOf = threadIdx.x;
@@ -428,7 +434,7 @@ extern "C" __global__ void __launch_bounds__(threads) sample_draw(const SampleAr
 #pragma unroll 1
   for (int id = first; id < end; id++) sum += weigher.kept(adjusted(logits, mask, id), id, powers);
   drawn = drawnOf;
-  before = scan(sum, total);
+  before = scan(sum, total, scratch);
   if (before > drawn || drawn >= before + sum) return;
   drawn -= before;
 #pragma unroll 1
@@ -449,6 +455,7 @@ extern "C" __global__ void __launch_bounds__(threads) sample_score(const SampleA
   const Output& out = a.outputs[blockIdx.y];
   Row* row = a.rows + blockIdx.y;
   if (!(out.flags & scored)) return;
+  __shared__ Scratch scratch;
   __shared__ double powers[64];
   __shared__ double terms[runsPerBlock][33]; // one more than 32: no conflict by rows or by columns
   loadPowers(powers, a.powers);
@@ -486,9 +493,9 @@ extern "C" __global__ void __launch_bounds__(threads) sample_score(const SampleA
   double* sums = a.runs + (size_t)blockIdx.y * runs;
   if (warp == 0 && mine < runs) sums[mine] = sum;
   u64 count;
-  scan(above, count);
+  scan(above, count, scratch);
   if (threadIdx.x == 0) atomicAdd(&row->place, (uint32_t)count);
-  if (!last(row) || threadIdx.x) return;
+  if (!last(row, scratch) || threadIdx.x) return;
   double total = 0;
 #pragma unroll 8 // loads ahead of the additions
   for (int i = 0; i < runs; i++) total += __ldcg(&sums[i]);
@@ -567,9 +574,9 @@ extern "C" __global__ void __launch_bounds__(threads) sample_adjust(const Sample
   pending[mine].id = adds ? ids[mine] : -1;
 }
 
-// lowest returns the first id that the mask allows, 0 if there is none.
-__device__ int lowest(const u64* mask, int vocab) {
-  __shared__ int least;
+// lowest returns the first id that the mask allows, 0 if there is none; all threads find it in least,
+// which is shared.
+__device__ __forceinline__ int lowest(const u64* mask, int vocab, int& least) {
   if (threadIdx.x == 0) least = vocab;
   __syncthreads();
   for (int word = threadIdx.x; mask && word * 64 < vocab; word += threads) {
@@ -591,11 +598,12 @@ extern "C" __global__ void __launch_bounds__(threads) sample_finish(const Sample
     const Entry& entry = list[i];
     if (entry.id >= 0) logits[entry.id] = entry.raw;
   }
+  __shared__ int least;
   int id = row.id;
   if (out.target >= 0)
     id = out.target;
   else if (row.best == 0)
-    id = lowest(maskOf(a, out), a.vocab);
+    id = lowest(maskOf(a, out), a.vocab, least);
   else if (out.flags & greedy)
     id = ~(uint32_t)row.best;
   __syncthreads();
