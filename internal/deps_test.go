@@ -60,6 +60,7 @@ var imports = map[string][]string{
 	"packed":               {},
 	"cuda":                 {"cuda/driver", "cuda/kernels"},
 	"cuda/driver":          {},
+	"cuda/emu":             {"cuda/driver"},
 	"cuda/kernels":         {},
 	"cpu":                  {"cpu/kern", "model", "packed", "runner", "tensor", "sample"},
 	"ckpt":                 {"model", "tensor", "token"},
@@ -336,7 +337,7 @@ const (
 )
 
 // larger lists packages over maxPackage; RATIONALE.md says why.
-var larger = map[string]int{"jinja": 5200, "grammar": 8200}
+var larger = map[string]int{"jinja": 5200, "grammar": 8200, "cuda/emu": 7000}
 
 func TestBudgets(t *testing.T) {
 	perPackage := map[string]int{}
