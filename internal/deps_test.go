@@ -58,7 +58,7 @@ var imports = map[string][]string{
 	"model/modeltest":      {"model", "runner", "tensor", "sample"},
 	"cpu/kern":             {"tensor"},
 	"packed":               {},
-	"cuda":                 {"cuda/driver", "cuda/kernels"},
+	"cuda":                 {"cuda/driver", "cuda/kernels", "model", "runner", "sample", "tensor"},
 	"cuda/driver":          {},
 	"cuda/emu":             {"cuda/driver"},
 	"cuda/kernels":         {},

@@ -252,7 +252,34 @@ func anyParams(rng *rand.Rand, vocab int) *sample.Params {
 			p.LogitBias[int32(rng.IntN(vocab))] = rng.Float32()*200 - 100
 		}
 	}
+	if rng.IntN(6) == 0 {
+		wild(rng, p, vocab)
+	}
 	return p
+}
+
+// wild puts one of the parameters outside its range: Pick is defined there too.
+func wild(rng *rand.Rand, p *sample.Params, vocab int) {
+	inf := float32(math.Inf(1))
+	odd := oneOf(rng, inf, -inf, float32(math.NaN()), -1, math.MaxFloat32, math.SmallestNonzeroFloat32)
+	switch rng.IntN(8) {
+	case 0:
+		p.Temperature = odd
+	case 1:
+		p.TopK = -1
+	case 2:
+		p.TopP = odd
+	case 3:
+		p.MinP = odd
+	case 4:
+		p.RepetitionPenalty = odd
+	case 5:
+		p.FrequencyPenalty = odd
+	case 6:
+		p.PresencePenalty = odd
+	case 7:
+		p.LogitBias = map[int32]float32{int32(rng.IntN(vocab)): odd, int32(rng.IntN(vocab)): 1}
+	}
 }
 
 // anyMask returns nil or a mask of few, many, all or no ids, sometimes too short.
@@ -366,6 +393,53 @@ func TestSampleBorders(t *testing.T) {
 			r.collect(func(i int) string { return fmt.Sprintf("%+v", batch.Rows[i].Params) })
 		})
 	}
+}
+
+// Weights are those of package sample to the last unit: drawing hardly ever shows one.
+func TestSampleWeights(t *testing.T) {
+	const vocab, rows = 3 * sampleTile / 2, 8
+	rng := rand.New(rand.NewPCG(14, 42))
+	r := newSampleRig(t, vocab, model.Limits{MaxSeqs: rows, MaxTokens: rows, Depth: 1})
+	batch := &runner.Batch{Tokens: make([]int32, rows)}
+	logits := make([][]float32, rows)
+	for i := range rows {
+		batch.Rows = append(batch.Rows, runner.Row{Slot: i, Len: 1, Sample: true,
+			Params: &sample.Params{Temperature: 0.1 + rng.Float32()*2, MinP: oneOf[float32](rng, 0, 0, 0.001, 1e-9)}})
+		logits[i] = make([]float32, vocab)
+		for id := range logits[i] {
+			logits[i][id] = float32(rng.NormFloat64() * 4)
+		}
+	}
+	r.start(batch)
+	r.feed(logits, rows)
+	got := download[uint64](r.rig, r.mem.sums, rows*r.tiles())
+	for i, row := range logits {
+		scale, reach, least := batch.Rows[i].Params.Weighing()
+		top := float64(slices.Max(row))
+		for tile := range r.tiles() {
+			first := tile * sampleTile
+			_, want := sample.Weights(make([]uint64, sampleTile), row[first:min(first+sampleTile, vocab)],
+				sample.Weighing{Top: top, Scale: scale, Bound: float32(top - reach), Least: least, First: first})
+			if sum := got[i*r.tiles()+tile]; sum != want {
+				t.Errorf("row %d, tile %d: weights add up to %d, want %d", i, tile, sum, want)
+			}
+		}
+	}
+	r.finish(expect(batch, logits, nil))
+	r.collect(func(i int) string { return fmt.Sprintf("%+v", batch.Rows[i].Params) })
+}
+
+// More rows than a round of kernels takes.
+func TestSampleRounds(t *testing.T) {
+	const vocab = 3
+	rows := soak.Cases(t, 2*sampleRows+1, 1024)
+	rng := rand.New(rand.NewPCG(16, 18))
+	r := newSampleRig(t, vocab, model.Limits{MaxSeqs: rows, MaxTokens: rows, Depth: 1})
+	batch, logits := anyRequests(rng, rows, vocab)
+	r.start(batch)
+	r.feed(logits, sampleRows+7)
+	r.finish(expect(batch, logits, nil))
+	r.collect(func(i int) string { return fmt.Sprintf("%+v", batch.Rows[i].Params) })
 }
 
 // Vocabularies that the card does not sample from are refused, with the limit.
