@@ -429,6 +429,33 @@ func TestSampleWeights(t *testing.T) {
 	r.collect(func(i int) string { return fmt.Sprintf("%+v", batch.Rows[i].Params) })
 }
 
+// The sum that top-p asks for is rounded up: with two weights, of which the smaller is a third of the
+// larger and a bit, three quarters of their sum are a quarter of a unit above the larger one.
+func TestSampleTopPUnit(t *testing.T) {
+	const one, rows = 1 << 39, 30
+	rng := rand.New(rand.NewPCG(3, 4))
+	logits, params := []float32{0, 0}, &sample.Params{TopP: 0.75}
+	for keys := [2]uint64{}; keys[1]>>24 != (one+1)/3; {
+		params.Temperature = 0.5 + rng.Float32()
+		logits[1] = params.Temperature * float32(math.Log(1.0/3))
+		sample.Weights(keys[:], logits, sample.Weighing{Scale: 1 / float64(params.Temperature), Bound: -100, Least: 1})
+	}
+	r := newSampleRig(t, 2, model.Limits{MaxSeqs: rows, MaxTokens: rows, Depth: 1})
+	batch, all := &runner.Batch{Tokens: make([]int32, rows)}, [][]float32{}
+	for i := range rows {
+		batch.Rows = append(batch.Rows, runner.Row{Slot: i, Len: 1, Sample: true, Params: params, OutputIndex: uint64(i)})
+		all = append(all, logits)
+	}
+	want := expect(batch, all, nil)
+	if !slices.ContainsFunc(want.Tokens, func(ids []int32) bool { return ids[0] == 1 }) {
+		t.Fatal("the second id is not drawn: nothing is tested")
+	}
+	r.start(batch)
+	r.feed(all, rows)
+	r.finish(want)
+	r.collect(func(int) string { return "" })
+}
+
 // More rows than a round of kernels takes.
 func TestSampleRounds(t *testing.T) {
 	const vocab = 3

@@ -266,14 +266,19 @@ extern "C" __global__ void __launch_bounds__(threads) sample_peak(const SampleAr
   if (raw ? !(out.flags & scored) : out.target >= 0) return;
   const float* logits = a.logits + (size_t)blockIdx.y * a.stride;
   const u64* mask = raw ? nullptr : maskOf(a, out);
-  u64 best = 0;
+  float largest = __uint_as_float(0xff800000); // -Inf, which NaN does not exceed either
+  int at = -1;
 #pragma unroll
   for (int i = 0; i < perThread; i++) {
     int id = blockIdx.x * tile + i * threads + threadIdx.x;
     if (id >= a.vocab) break;
     float logit = adjusted(logits, mask, id);
-    if (logit > __uint_as_float(0xff800000)) best = max(best, rankOf(logit, id)); // never NaN
+    if (logit > largest) {
+      largest = logit;
+      at = id;
+    }
   }
+  u64 best = at < 0 ? 0 : rankOf(largest, at);
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) best = max(best, __shfl_xor_sync(~0u, best, step));
   __shared__ Scratch scratch;
