@@ -22,7 +22,8 @@ type sampleRig struct {
 	pinned [][]byte // blocks of steps in a ring
 	record [][]byte // results likewise
 	steps  int
-	want   []*runner.Result // of steps that are not collected
+	want   []*runner.Result  // of steps that are not collected
+	change func(*samplePlan) // what was planned, before it is packed
 }
 
 func newSampleRig(t *testing.T, vocab int, lim model.Limits) *sampleRig {
@@ -55,6 +56,9 @@ func (r *sampleRig) start(batch *runner.Batch) driver.Ptr {
 	r.t.Helper()
 	bytes, err := r.begin(batch)
 	r.must(err)
+	if r.change != nil {
+		r.change(&r.plan)
+	}
 	block := r.pinned[r.steps%len(r.pinned)]
 	r.pack(batch, block[:bytes], r.block, r.record[r.steps%len(r.record)])
 	r.steps++
@@ -454,6 +458,32 @@ func TestSampleTopPUnit(t *testing.T) {
 	r.feed(all, rows)
 	r.finish(want)
 	r.collect(func(int) string { return "" })
+}
+
+// Numbers at the borders of an id's part of the sum, where an id, a thread's ids and a tile begin.
+func TestSampleDrawBorders(t *testing.T) {
+	const vocab = 2 * sampleTile // equal weights of 2^39: an id takes 2^52 of the 2^64 random numbers
+	var random []uint64
+	want := &runner.Result{}
+	for _, id := range []int32{0, 1, 7, 8, 9, 255, 256, sampleTile - 1, sampleTile, sampleTile + 8, vocab - 1} {
+		random = append(random, uint64(id)<<52, uint64(id+1)<<52-1)
+		want.Tokens = append(want.Tokens, []int32{id}, []int32{id})
+	}
+	r := newSampleRig(t, vocab, model.Limits{MaxSeqs: len(random), MaxTokens: len(random), Depth: 1})
+	batch, logits := &runner.Batch{Tokens: make([]int32, len(random))}, make([][]float32, len(random))
+	for i := range random {
+		batch.Rows = append(batch.Rows, runner.Row{Slot: i, Len: 1, Sample: true, Params: &sample.Params{Temperature: 1}})
+		logits[i] = make([]float32, vocab)
+	}
+	r.change = func(plan *samplePlan) {
+		for i := range random {
+			plan.outputs[i].Random = random[i]
+		}
+	}
+	r.start(batch)
+	r.feed(logits, len(random))
+	r.finish(want)
+	r.collect(func(i int) string { return fmt.Sprintf("random number %x", random[i]) })
 }
 
 // More rows than a round of kernels takes.
