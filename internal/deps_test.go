@@ -59,6 +59,7 @@ var imports = map[string][]string{
 	"cpu/kern":             {"tensor"},
 	"packed":               {},
 	"cuda":                 {"cuda/driver", "cuda/kernels", "model"},
+	"cuda":                 {"cuda/driver", "cuda/kernels", "model", "runner", "sample", "tensor"},
 	"cuda/driver":          {},
 	"cuda/emu":             {"cuda/driver", "cuda/emu/exec", "cuda/emu/ptx"},
 	"cuda/emu/arith":       {},
