@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -200,6 +201,29 @@ func foresee(ctx context.Context, config *lab.Config, name string) error {
 	return nil
 }
 
+// presumed says which engines of a simulation are not predicted, so that nothing but what is planted tells
+// their settings apart; empty: all are, or nothing is simulated.
+func presumed(config *lab.Config, machine string) string {
+	if !config.Simulated {
+		return ""
+	}
+	if config.Predictor == nil {
+		return "simulated without predictions: settings differ by nothing but the effects that are planted; --machine NAME predicts them\n"
+	}
+	var names []string
+	for _, engine := range config.Plan.Engines {
+		at := slices.IndexFunc(config.Plan.Workloads, func(load planfile.Workload) bool { return load.Name == config.Plan.Objective.On })
+		found := config.Predictor.Predict(engine, ledger.Setting{Engine: engine.Name}, config.Plan.Models[0], config.Plan.Workloads[at])
+		if len(found.Metrics) == 0 && found.Misfit == "" {
+			names = append(names, engine.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("not predicted on %s: %s, whose settings differ by nothing but the effects that are planted (versions are what engines: {NAME: {version: …}} of --simulate=NOISE.yaml says)\n", machine, strings.Join(names, ", "))
+}
+
 // carryOut runs a campaign, of which a trial takes about each, tells about it, and says by the exit status how it ended.
 func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each time.Duration) error {
 	progress := cmd.OutOrStdout()
@@ -214,6 +238,9 @@ func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each 
 	say(lab.Estimate(config.Plan, each))
 	if err := foresee(cmd.Context(), &config, flags.machine); err != nil {
 		return command.WithStatus(statusUsage, err)
+	}
+	if text := presumed(&config, flags.machine); text != "" {
+		say(text)
 	}
 	result, err := lab.Run(cmd.Context(), config)
 	if result == nil && startError(err) != err { // refused: what lies there is another run's

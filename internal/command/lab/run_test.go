@@ -56,6 +56,28 @@ func TestRunSimulated(t *testing.T) {
 	}
 }
 
+// A simulated campaign for a latency ranks settings as the predictor does: fewer sequences at once give
+// faster tokens, although they give fewer of them.
+func TestSimulatedLatency(t *testing.T) {
+	dir := t.TempDir()
+	plan, noise := filepath.Join(dir, "plan.yaml"), filepath.Join(dir, "noise.yaml")
+	text := strings.NewReplacer("maximize: total_token_throughput", "minimize: mean_tpot_ms", "name: batched, flags: {max-num-batched-tokens: [4096, 8192]}", "name: seqs, flags: {max-num-seqs: [16]}").Replace(simulatedPlan)
+	for path, text := range map[string]string{plan: text, noise: "noise: 0.01\nengines: {vllm: {version: 0.11.0}}\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := run(t, "run", plan, "--simulate="+noise, "--machine", "A100-80G", "--out", filepath.Join(dir, "out"))
+	if err != nil || !strings.Contains(found, "winner for gpt-oss-20b: vllm with async-scheduling=true max-num-seqs=16") || strings.Contains(found, "not predicted") {
+		t.Errorf("%v: %s", err, found)
+	}
+	// Of an engine whose version nobody says nothing is predicted, which is told.
+	found, err = run(t, "run", plan, "--simulate", "--machine", "A100-80G", "--out", filepath.Join(dir, "unknown"))
+	if !strings.Contains(found, "not predicted on A100-80G: vllm") {
+		t.Errorf("%v: %s", err, found)
+	}
+}
+
 // What is wrong is told with status 2 before anything starts.
 func TestRunRefuses(t *testing.T) {
 	dir := t.TempDir()
