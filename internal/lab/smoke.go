@@ -44,7 +44,7 @@ func (c *chapter) smoke(ctx context.Context, survivors []int) (left []int, err e
 				return nil, err
 			}
 		}
-		verdict := ledger.Kept
+		verdict := ledger.Works
 		if reason != "" {
 			verdict = ledger.Rejected
 			c.Say(fmt.Sprintf("%s is out: %s", c.all[at].subject(c.options), reason))

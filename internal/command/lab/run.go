@@ -324,18 +324,53 @@ func standing(lines []ledger.Line) []ledger.Decision {
 	return out
 }
 
+// widestSubject is how many letters of a subject the table of decisions has room for; where two would look
+// alike, they take more.
+const widestSubject = 34
+
+// decisionTable is a line for each decision. Gains are above 0 where they are for the better, and the
+// heading says of what.
+func decisionTable(decisions []ledger.Decision) string {
+	rows := [][]string{{"stage", "subject", "verdict", "gain", "reason"}}
+	var subjects []string
+	for _, decision := range decisions {
+		subjects = append(subjects, decision.Subject)
+		if decision.Metric != "" {
+			rows[0][3] = strings.ToLower(report.GainOf(decision.Metric, decision.Metric))
+		}
+	}
+	subjects = report.Shorten(subjects, widestSubject)
+	for i, decision := range decisions {
+		effect := "-"
+		if gain := report.Gained(&decision); gain != nil {
+			effect = fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*gain.Value, 100*gain.Low, 100*gain.High)
+		}
+		rows = append(rows, []string{decision.Stage, subjects[i], decision.Verdict, effect, decision.Reason})
+	}
+	widths := make([]int, len(rows[0])-1) // of all columns but the last
+	for _, row := range rows {
+		for column := range widths {
+			widths[column] = max(widths[column], len([]rune(row[column])))
+		}
+	}
+	var out strings.Builder
+	out.WriteString("\n")
+	for _, row := range rows {
+		for column, width := range widths {
+			fmt.Fprintf(&out, "%-*s ", width, row[column])
+		}
+		out.WriteString(terminal.Clip(row[len(widths)], widestReason) + "\n")
+	}
+	return out.String() + "\n"
+}
+
+// widestReason is how many letters of a reason are shown; the report has all of it.
+const widestReason = 90
+
 // writeConclusion writes the table of what was decided and where everything lies.
 func writeConclusion(out io.Writer, path string, result *lab.Result, lines []ledger.Line) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\n%-12s %-34s %-12s %-26s %s\n", "stage", "subject", "verdict", "effect", "reason")
-	for _, decision := range standing(lines) {
-		effect := "-"
-		if decision.Effect != nil {
-			effect = fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*decision.Effect.Value, 100*decision.Effect.Low, 100*decision.Effect.High)
-		}
-		fmt.Fprintf(&text, "%-12s %-34s %-12s %-26s %s\n", decision.Stage, terminal.Clip(decision.Subject, 34), decision.Verdict, effect, terminal.Clip(decision.Reason, 90))
-	}
-	fmt.Fprintln(&text)
+	text.WriteString(decisionTable(standing(lines)))
 	if result.Noisy {
 		fmt.Fprintln(&text, "The machine was busy during some trials, which their marks say: intervals are wider than they need be.")
 	}

@@ -132,3 +132,18 @@ func TestRunDecidesNothing(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 }
+
+// The table of decisions tells settings apart that are named alike, and gains are above 0 when better.
+func TestDecisionTable(t *testing.T) {
+	alike := "max-num-batched-tokens-and-more: max-num-batched-tokens="
+	text := decisionTable([]ledger.Decision{
+		{Stage: ledger.StageSmoke, Subject: alike + "4096", Verdict: ledger.Works},
+		{Stage: ledger.StageRace, Subject: alike + "4096", Metric: "mean_tpot_ms", Verdict: ledger.Kept, Effect: &ledger.Interval{Value: -0.1, Low: -0.12, High: -0.08}},
+		{Stage: ledger.StageRace, Subject: alike + "8192", Metric: "mean_tpot_ms", Verdict: ledger.Rejected, Effect: &ledger.Interval{Value: 0.1, Low: 0.08, High: 0.12}},
+	})
+	for _, want := range []string{"gain: less mean_tpot_ms", "tokens=4096 kept", "tokens=8192 rejected", "+10.0 % [+8.0, +12.0]", "-10.0 % [-12.0, -8.0]"} {
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}

@@ -65,7 +65,7 @@ func (c *chapter) conclusion(level int) {
 		}
 		c.table(columns, rows)
 	}
-	c.list(append(c.regressions(), c.uncertain()...))
+	c.list(slices.Concat(c.regressions(), c.unserved(), c.uncertain()))
 }
 
 // verdict is one sentence of what was decided.
@@ -149,6 +149,9 @@ func (c *chapter) beforeAfter() ([][]cell, *bars) {
 	}
 	if len(chart.Pairs) == 0 {
 		return rows, nil
+	}
+	for i, label := range labels(chart.workloads, widestBar) {
+		chart.Pairs[i].Label = label
 	}
 	return rows, chart
 }

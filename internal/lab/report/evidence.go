@@ -28,11 +28,11 @@ func (c *chapter) summary(level int) {
 			if best.Verdict == ledger.Kept {
 				gained = gain(best)
 			}
-			row = cells(option.Name, gained, bracket(best.Effect), best.Verdict)
+			row = cells(option.Name, gained, bracket(Gained(best)), best.Verdict)
 		}
 		rows = append(rows, row)
 	}
-	c.table([]string{"Option", ">Gain", "95 % interval", "Decision"}, rows)
+	c.table([]string{"Option", ">" + c.gainName(), "95 % interval", "Decision"}, rows)
 	c.together()
 }
 
@@ -42,18 +42,18 @@ func (c *chapter) together() {
 	var effects, joint [][]cell
 	for _, decision := range c.about(c.model, ledger.StageInteraction) {
 		if decision.Setting == nil {
-			effects = append(effects, cells(decision.Subject, gain(&decision), bracket(decision.Effect), decision.Verdict))
+			effects = append(effects, cells(decision.Subject, gain(&decision), bracket(Gained(&decision)), decision.Verdict))
 			continue
 		}
 		product := "-"
 		if decision.Product != nil {
-			product = share(*decision.Product)
+			product = share(gained(decision.Metric, &ledger.Interval{Value: *decision.Product}).Value)
 		}
-		joint = append(joint, []cell{of(say("").code(flagsOf(decision.Setting))), of(say(product)), of(say(gain(&decision))), of(say(bracket(decision.Effect))), of(say(decision.Verdict)), of(say(decision.Reason))})
+		joint = append(joint, []cell{of(say("").code(flagsOf(decision.Setting))), of(say(product)), of(say(gain(&decision))), of(say(bracket(Gained(&decision)))), of(say(decision.Verdict)), of(say(decision.Reason))})
 	}
 	if len(effects) > 0 {
 		c.paragraph(say("Options beside each other, from a two-level design: a main effect is the mean over all settings of the other options, a pair the joint gain over the product of both."))
-		c.table([]string{"Effect", ">Size", "95 % interval", "Decision"}, effects)
+		c.table([]string{"Effect", ">" + c.gainName(), "95 % interval", "Decision"}, effects)
 	}
 	if len(joint) > 0 {
 		c.paragraph(say("Options together:"))
@@ -69,7 +69,10 @@ func (c *chapter) generalised(level int) {
 	for _, decision := range decisions {
 		p := c.bothOn(decision.Workload)
 		metric := cmp.Or(decision.Metric, c.campaign.Objective.Metric)
-		before, after, changed := "-", "-", gain(&decision)
+		before, after, changed := "-", "-", "-"
+		if decision.Effect != nil {
+			changed = share(decision.Effect.Value)
+		}
 		tone := plain
 		if old, has := p.before[metric]; has {
 			before, after, changed = number(old), number(p.after[metric]), percent(old, p.after[metric])
