@@ -77,6 +77,7 @@ type chapter struct {
 	answers []Answer // of the baseline; nil: not asked yet
 	mainly  planfile.Workload
 	service service // what is known of the bounds that the baseline has to keep
+	untried bool    // the budget ended before all options had been tried
 	works   string  // why nothing can be decided: the baseline's failure; empty: it works
 }
 

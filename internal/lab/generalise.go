@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -65,6 +66,9 @@ func (c *chapter) generaliseBaseline(ctx context.Context, round heat) error {
 			break
 		}
 		block, err := c.block(ctx, round, round.first+number+1, []string{baseline}, settings)
+		if errors.Is(err, errBudgetEnded) {
+			break
+		}
 		if err != nil {
 			return err
 		}

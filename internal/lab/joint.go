@@ -218,12 +218,15 @@ func (c *chapter) together(singles []raced) []int {
 
 // bestSingle is the alternative with the largest gain of those that are kept, or the baseline.
 func (c *chapter) bestSingle(singles []raced) choice {
-	best := choice{setting: c.base, reason: "no option is better than the defaults", decided: len(singles) == 0}
+	best := choice{setting: c.base, reason: "no option is better than the defaults", decided: len(singles) == 0 && !c.untried}
 	for _, single := range singles {
 		best.decided = best.decided || single.standing.Formed
 		if single.verdict == ledger.NotDecided {
 			best.reason = "no option is shown to be better than the defaults; some are not decided"
 		}
+	}
+	if c.untried {
+		best.reason = "no option is shown to be better than the defaults; the budget ended before all were tried"
 	}
 	good := kept(singles)
 	switch c.service.verdict {

@@ -246,9 +246,11 @@ func (c *chapter) regressions() (out []text) {
 
 // undecided are the options that may be better or worse than the baseline.
 func (c *chapter) undecided() (out []ledger.Decision) {
-	for _, decision := range c.about(c.model, ledger.StageRace) {
-		if decision.Verdict == ledger.NotDecided {
-			out = append(out, decision)
+	for _, stage := range []string{ledger.StageSmoke, ledger.StageRace} { // the budget may end before an option is tried
+		for _, decision := range c.about(c.model, stage) {
+			if decision.Verdict == ledger.NotDecided {
+				out = append(out, decision)
+			}
 		}
 	}
 	return out
@@ -262,7 +264,7 @@ func (c *chapter) uncertain() (out []text) {
 		if decision.Model != "" && decision.Model != c.model {
 			continue
 		}
-		what := map[string]string{ledger.StageRace: "Option", ledger.StageGeneralise: "Workload", ledger.StageEngine: "Engine"}[decision.Stage]
+		what := map[string]string{ledger.StageSmoke: "Option", ledger.StageRace: "Option", ledger.StageGeneralise: "Workload", ledger.StageEngine: "Engine"}[decision.Stage]
 		if decision.Stage == ledger.StageInteraction && decision.Verdict == ledger.NotDecided {
 			combinations++
 		}

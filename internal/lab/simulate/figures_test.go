@@ -43,7 +43,11 @@ func measured(t *testing.T, world World, setting map[string]string, workload pla
 	if start.State != ledger.StateOK {
 		t.Fatalf("%v: %s", setting, start.Reason)
 	}
-	return server.Measure(context.Background(), lab.Load{ID: "x", Workload: workload, Share: 1}).Metrics
+	trial, err := server.Measure(context.Background(), lab.Load{ID: "x", Workload: workload, Share: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trial.Metrics
 }
 
 // Every figure is the predictor's own: what it says of times is not derived from a rate.

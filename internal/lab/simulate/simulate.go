@@ -127,6 +127,11 @@ func (m *Measurer) Start(ctx context.Context, request lab.Request) (lab.Server, 
 		seconds += m.World.Starts[word].Seconds()
 	}
 	start := ledger.Start{Argv: argv(request), Version: "simulated", State: ledger.StateOK, Seconds: seconds, Devices: max(1, request.Engine.Devices)}
+	if request.Limit > 0 && seconds > request.Limit.Seconds() {
+		start.State, start.Reason, start.Seconds = ledger.StateFailed, lab.ReasonBudget, request.Limit.Seconds()
+		m.pass(start.Seconds)
+		return nil, start
+	}
 	m.pass(seconds)
 	reason, tail := engine.Fails, engine.Tail
 	for _, failing := range m.World.Failing {
@@ -167,9 +172,9 @@ type server struct {
 func (s *server) Stop() {}
 
 // Measure implements lab.Server.
-func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
+func (s *server) Measure(ctx context.Context, load lab.Load) (ledger.Trial, error) {
 	if ctx.Err() != nil {
-		return ledger.Trial{State: ledger.StateCut}
+		return ledger.Trial{State: ledger.StateCut}, nil
 	}
 	// Noise is that of this trial, whoever was measured before it.
 	dice := s.dice("noise", load.ID)
@@ -191,8 +196,11 @@ func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 		trial.Reason = fmt.Sprintf("%.3g requests/s after a tenth of them, %.3g wanted", metrics["request_throughput"], load.Floor)
 		trial.Seconds /= 10
 	}
+	if load.Limit > 0 && trial.Seconds > load.Limit.Seconds() {
+		trial = ledger.Trial{State: ledger.StateCut, Reason: lab.ReasonBudget, Devices: trial.Devices, Seconds: load.Limit.Seconds()}
+	}
 	s.pass(trial.Seconds)
-	return trial
+	return trial, nil
 }
 
 // dice is a generator of one purpose.
