@@ -129,6 +129,7 @@ func TestBadRequests(t *testing.T) {
 		"fastest":           {"predict", "Qwen3-8B", "--machine", "H100", "--preset", "fastest"},
 		"--rate":            {"size", "Qwen3-8B", "--machine", "H100"},
 		"--sla":             {"size", "Qwen3-8B", "--machine", "H100", "--rate", "1", "--sla", "fast"},
+		"no objective":      {"size", "Qwen3-8B", "--machine", "H100", "--rate", "1", "--sla", " "},
 		"--price":           {"size", "Qwen3-8B", "--machine", "H100", "--rate", "1", "--price", "H200=1"},
 		"above 0":           {"size", "Qwen3-8B", "--machine", "H100", "--rate", "0"},
 		"no such metric":    {"size", "Qwen3-8B", "--machine", "H100", "--tp", "1", "--rate", "1", "--sla", "p98_ttft_ms<=1"},
