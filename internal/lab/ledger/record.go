@@ -104,7 +104,7 @@ type Machine struct {
 	Accelerators []Accelerator `json:"accelerators,omitempty"`
 	Load         float64       `json:"load"`                     // of the last minute, before anything was started
 	Governor     string        `json:"governor,omitempty"`       // empty: cannot be read
-	Power        string        `json:"power"`                    // "rapl", "nvml" or "not measured"
+	Power        string        `json:"power"`                    // "rapl", "nvidia-smi", both with "and", or "not measured: " and why
 	PricePerHour float64       `json:"price_per_hour,omitempty"` // 0: not stated
 }
 

@@ -76,10 +76,7 @@ func (m *Measurer) Machine(ctx context.Context) (ledger.Machine, error) {
 	}
 	machine := describe(ctx)
 	machine.PricePerHour = m.Price
-	machine.Power = "not measured"
-	if m.Power != "off" && newMeter(sysRoot) != nil {
-		machine.Power = "rapl"
-	}
+	machine.Power = m.powerWords(ctx)
 	return machine, nil
 }
 

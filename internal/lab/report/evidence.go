@@ -254,7 +254,8 @@ func (c *chapter) cost(level int) {
 	if c.campaign.Simulated {
 		return
 	}
-	c.table([]string{"Setting", "Workload", ">Cost per million tokens", ">Cost per million output tokens", ">Joule per token"}, rows)
+	c.paragraph(c.energyWords())
+	c.table([]string{"Setting", "Workload", ">Cost per million tokens", ">Cost per million output tokens", ">Joule per token", ">Joule per output token"}, rows)
 }
 
 // costRow is one setting on one workload.
@@ -265,7 +266,7 @@ func (c *chapter) costRow(setting ledger.Setting, workload string, price float64
 	if len(runs) == 0 {
 		return nil
 	}
-	var total, output, joules, tokens float64
+	var total, output, joules, tokens, written float64
 	measured := true
 	for _, run := range runs {
 		total += math.Log(run.Metrics["total_token_throughput"])
@@ -276,6 +277,7 @@ func (c *chapter) costRow(setting ledger.Setting, workload string, price float64
 		}
 		joules += *run.Joules
 		tokens += run.Metrics["total_input_tokens"] + run.Metrics["total_output_tokens"]
+		written += run.Metrics["total_output_tokens"]
 	}
 	count := float64(len(runs))
 	money := func(rate float64) string {
@@ -284,11 +286,32 @@ func (c *chapter) costRow(setting ledger.Setting, workload string, price float64
 		}
 		return fmt.Sprintf("%.4f", price/3600/rate*1e6)
 	}
-	energy := "not measured"
-	if measured && tokens > 0 {
-		energy = fmt.Sprintf("%.3g", joules/tokens)
+	energy := func(count float64) string {
+		if !measured || !(count > 0) {
+			return "not measured"
+		}
+		return fmt.Sprintf("%.3g", joules/count)
 	}
-	return []cell{of(say("").code(flagsOf(&setting))), of(say("").code(workload)), of(say(money(math.Exp(total / count)))), of(say(money(math.Exp(output / count)))), of(say(energy))}
+	return []cell{of(say("").code(flagsOf(&setting))), of(say("").code(workload)), of(say(money(math.Exp(total / count)))), of(say(money(math.Exp(output / count)))), of(say(energy(tokens))), of(say(energy(written)))}
+}
+
+// energyWords say what energy is of.
+func (c *chapter) energyWords() text {
+	power := ""
+	if c.machine != nil {
+		power = c.machine.Power
+	}
+	var of []string
+	if strings.Contains(power, "rapl") && !strings.HasPrefix(power, "not") {
+		of = append(of, "processors (RAPL)")
+	}
+	if strings.Contains(power, "nvidia-smi") && !strings.HasPrefix(power, "not") {
+		of = append(of, "cards (power.draw of nvidia-smi, integrated)")
+	}
+	if len(of) == 0 {
+		return say("Energy: " + cmp.Or(power, "not measured") + ".")
+	}
+	return say("Energy: of " + strings.Join(of, " and ") + ", over runs alone.")
 }
 
 // steadiness shows the baseline over time.
