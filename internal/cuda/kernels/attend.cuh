@@ -457,6 +457,16 @@ template <int D, bool CODES, int WARPS> struct Head {
     }
   }
 
+  // store_split writes row h to the planes.
+  __device__ __forceinline__ void store_split(const AttendArgs& a, int h, int part) {
+    int lane = threadIdx.x % 32, kvHead = blockIdx.y / S::PARTS;
+    size_t row = (((size_t)blockIdx.x * a.kvHeads + kvHead) * a.splits + blockIdx.z) * TILE + lane / 4 + 8 * h;
+    if (part == 0 && lane % 4 == 0) a.ends[row] = make_float2(softmax[h].top, softmax[h].sum);
+    float* dst = a.planes + row * D + part * S::VALUES;
+#pragma unroll
+    for (int pair = 0; pair < S::VALUES / 8; pair++) *reinterpret_cast<float2*>(dst + element(pair)) = neighbours(values, pair, h);
+  }
+
   // sees reports whether a row sees keys of a split.
   __device__ __forceinline__ bool sees(int h, int split) { return pos[h] >= split * SPLIT && from[h] < (split + 1) * SPLIT; }
 };
@@ -464,6 +474,23 @@ template <int D, bool CODES, int WARPS> struct Head {
 // clear_tail keeps the tail of a row of the result zero: who writes its last head does it.
 __device__ __forceinline__ void clear_tail(const AttendArgs& a, int token, int begin, int step) {
   for (int i = a.heads * a.dim + begin; i < a.dstStride; i += step) a.dst[(size_t)token * a.dstStride + i] = __float2bfloat16(0.0f);
+}
+
+// store_result writes row h, a pair whose splits are joined.
+template <int D, bool CODES, int WARPS>
+__device__ __forceinline__ void store_result(const AttendArgs& a, const Pair& p, const float (&total)[Shape<D, CODES, WARPS>::VALUES / 8][4],
+                                             Softmax run, int h, int part) {
+  using S = Shape<D, CODES, WARPS>;
+  using H = Head<D, CODES, WARPS>;
+  float factor = finish(run, a.sinks, p.head);
+  bf16* dst = a.dst + (size_t)p.token * a.dstStride + p.head * a.dim + part * S::VALUES;
+#pragma unroll
+  for (int pair = 0; pair < S::VALUES / 8; pair++)
+    if (int i = H::element(pair); part * S::VALUES + i < a.dim) { // dim is even
+      float2 v = H::neighbours(total, pair, h);
+      *reinterpret_cast<uint32_t*>(dst + i) = pack_bf16(result(v.x, factor), result(v.y, factor));
+    }
+  if (part == 0 && p.head == a.heads - 1) clear_tail(a, p.token, threadIdx.x % 4, 4);
 }
 
 // attend_block is attention for the pairs of one tile and kv head, one part of the values. Grid:
@@ -489,13 +516,13 @@ template <int D, bool CODES, int WARPS> __device__ __forceinline__ void attend_b
   // The pairs of the warp. One without any goes along for the barriers.
   int number = tile.pair + warp * TILE;
   Pair warpFirst = pair_of(a, tile, kvHead, number), warpLast = pair_of(a, tile, kvHead, number + TILE - 1);
-  Pair pairs[2] = {pair_of(a, tile, kvHead, number + lane / 4), pair_of(a, tile, kvHead, number + lane / 4 + 8)};
   Head<D, CODES, WARPS> head;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    head.from[h] = pairs[h].from;
-    head.pos[h] = pairs[h].pos;
-    head.load_query(a, h, pairs[h]);
+    Pair p = pair_of(a, tile, kvHead, number + lane / 4 + 8 * h);
+    head.from[h] = p.from;
+    head.pos[h] = p.pos;
+    head.load_query(a, h, p);
   }
   head.allFrom = warpLast.from;
   head.allTo = warpFirst.pos;
@@ -537,40 +564,23 @@ template <int D, bool CODES, int WARPS> __device__ __forceinline__ void attend_b
     head.clear();
   }
 
-  if (a.planes) { // one split, for attend_merge
-    head.complete(a.scale);
-    size_t plane = (((size_t)blockIdx.x * a.kvHeads + kvHead) * a.splits + blockIdx.z) * TILE;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-      if (!pairs[h].valid) continue;
-      size_t row = plane + lane / 4 + 8 * h;
-      if (part == 0 && lane % 4 == 0) a.ends[row] = make_float2(head.softmax[h].top, head.softmax[h].sum);
-      float* dst = a.planes + row * D + part * S::VALUES;
-#pragma unroll
-      for (int pair = 0; pair < S::VALUES / 8; pair++)
-        *reinterpret_cast<float2*>(dst + head.element(pair)) = head.neighbours(head.values, pair, h);
-    }
-    return;
-  }
+  // The pairs are found once more: registers are short in the loop.
+  if (a.planes) head.complete(a.scale);
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const Pair& p = pairs[h];
+    Pair p = pair_of(a, tile, kvHead, number + lane / 4 + 8 * h);
     if (!p.valid) continue;
-    float factor = finish(run[h], a.sinks, p.head);
-    bf16* dst = a.dst + (size_t)p.token * a.dstStride + p.head * a.dim + part * S::VALUES;
-#pragma unroll
-    for (int pair = 0; pair < S::VALUES / 8; pair++)
-      if (int i = head.element(pair); part * S::VALUES + i < a.dim) { // dim is even
-        float2 v = head.neighbours(total, pair, h);
-        *reinterpret_cast<uint32_t*>(dst + i) = pack_bf16(result(v.x, factor), result(v.y, factor));
-      }
-    if (part == 0 && p.head == a.heads - 1) clear_tail(a, p.token, lane % 4, 4);
+    if (a.planes) // one split, for attend_merge
+      head.store_split(a, h, part);
+    else
+      store_result<D, CODES, WARPS>(a, p, total, run[h], h, part);
   }
 }
 
 // The kernels for heads of D elements: attend_D_TYPE has one warp to a block, for few pairs, and
 // computes one split where planes are given; attend_prefill_D_TYPE has eight, which share each read of
-// keys and values.
+// keys and values. Two such blocks of short heads have the registers of a multiprocessor: while one
+// waits for a softmax, the other one computes.
 #define ATTEND_KERNELS(D, TYPE, CODES)                                                                                                  \
   extern "C" __global__ void __launch_bounds__(32) attend_##D##_##TYPE(const AttendArgs a) { attend_block<D, CODES, 1>(a); }            \
-  extern "C" __global__ void __launch_bounds__(256) attend_prefill_##D##_##TYPE(const AttendArgs a) { attend_block<D, CODES, 8>(a); }
+  extern "C" __global__ void __launch_bounds__(256, D == 64 ? 2 : 1) attend_prefill_##D##_##TYPE(const AttendArgs a) { attend_block<D, CODES, 8>(a); }
