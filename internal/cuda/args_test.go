@@ -16,7 +16,13 @@ import (
 // arguments has the Go type of each kernel's parameter. A name that ends with _ is the begin of
 // several ones.
 var arguments = map[string]any{
-	"narrow":          nil, // no caller yet
+	"narrow":          narrowArgs{},
+	"add_norm":        addNormArgs{},
+	"select_rows":     selectArgs{},
+	"glu":             gluArgs{},
+	"rotate":          rotateArgs{},
+	"store":           storeArgs{},
+	"attend_":         attendArgs{},
 	"linear_":         productArgs{},
 	"up_":             productArgs{},
 	"down_":           productArgs{},

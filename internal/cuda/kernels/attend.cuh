@@ -12,11 +12,9 @@
 // The (token, head) rows of one kv head, "pairs", are numbered token·group + head; a warp has 16
 // neighbouring ones of one row of the batch as the rows of its matrices.
 #pragma once
-#include <cuda_bf16.h>
-#include <math_constants.h>
-#include <stdint.h>
+#include "common.cuh"
 
-typedef __nv_bfloat16 bf16;
+#include <math_constants.h>
 
 constexpr uint32_t ALL_LANES = 0xffffffffu;
 constexpr int TILE = 16;   // keys of a tile, rows of a warp
@@ -61,35 +59,12 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
-
-// copy_chunk copies 16 bytes to shared memory, or fills them with zeros and reads nothing.
-__device__ __forceinline__ void copy_chunk(uint32_t dst, const void* src, bool read) {
-  int bytes = read ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
-}
-
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// wait_copies waits until at most N groups of copies of this thread are under way.
-template <int N> __device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-
-// load_matrices loads four 8×8 matrices of 16-bit elements; lane l names row l%8 of matrix l/8.
-__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
-}
-
+// load_transposed is load_matrices with each matrix transposed: a lane has elements g of rows 2t and 2t+1.
 __device__ __forceinline__ void load_transposed(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
-}
-
-// multiply adds the product of a 16×16 and a 16×8 matrix to d.
-__device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
 }
 
 __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
@@ -195,10 +170,10 @@ template <int D, bool CODES, int WARPS> struct Shape {
   static constexpr int STAGES = FIT < 2 ? 2 : FIT > 4 ? 4 : FIT;
 };
 
-// swizzled returns the byte offset of a 16-byte chunk of a row in shared memory. Chunks change places
+// chunk_at returns the byte offset of a 16-byte chunk of a row in shared memory. Chunks change places
 // so that the same one of eight neighbouring rows lies in eight different banks. Where a stage begins
 // at a multiple of its rows' length, chunk c|n of a row is at (address of chunk c) ^ 16n.
-template <int ROW_BYTES> __device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
+template <int ROW_BYTES> __device__ __forceinline__ uint32_t chunk_at(int row, int chunk) {
   if (ROW_BYTES == 64) return row * 64 + ((chunk ^ (row >> 1 & 3)) << 4);
   return row * ROW_BYTES + ((chunk ^ (row & 7)) << 4);
 }
@@ -263,14 +238,14 @@ template <typename S, bool CODES, int WARPS> struct Loader {
       if (int i = n * S::THREADS + threadIdx.x; i < S::KEYS * CHUNKS) {
         int row = i / CHUNKS, chunk = i % CHUNKS, place = places[row];
         const char* src = static_cast<const char*>(a.keys) + (size_t)max(place, 0) * S::KEY_BYTES + chunk * 16;
-        copy_chunk(keys + swizzled<S::KEY_BYTES>(row, chunk), src, place >= 0);
+        copy_async(keys + chunk_at<S::KEY_BYTES>(row, chunk), src, place < 0);
       }
 #pragma unroll
     for (int n = 0; n < (S::KEYS * VALUE_CHUNKS + S::THREADS - 1) / S::THREADS; n++)
       if (int i = n * S::THREADS + threadIdx.x; i < S::KEYS * VALUE_CHUNKS) {
         int row = i / VALUE_CHUNKS, chunk = i % VALUE_CHUNKS, place = places[row];
         const char* src = static_cast<const char*>(a.values) + (size_t)max(place, 0) * S::KEY_BYTES + part * S::VALUE_BYTES + chunk * 16;
-        copy_chunk(values + swizzled<S::VALUE_BYTES>(row, chunk), src, place >= 0);
+        copy_async(values + chunk_at<S::VALUE_BYTES>(row, chunk), src, place < 0);
       }
     if (CODES) {
       flush();
@@ -339,23 +314,23 @@ template <int D, bool CODES, int WARPS> struct Head {
 #pragma unroll
       for (int e = 0; e < 4; e++) scores[j][e] = 0.0f;
     if constexpr (CODES) {
-      address += firstRow * S::KEY_BYTES + swizzled<S::KEY_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
+      address += firstRow * S::KEY_BYTES + chunk_at<S::KEY_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
 #pragma unroll
       for (int s = 0; s < D / 16; s += 2) {
         uint32_t codes[4]; // keys 0-7 and 8-15 of 16 elements, then of the next 16
         load_matrices(codes, address ^ 16 * s);
 #pragma unroll
         for (int k = 0; k < 4; k++) // a word has the codes of four neighbouring elements
-          multiply(scores[k & 1], q[s + k / 2], codes_to_bf16(__byte_perm(codes[k], 0, 0x1404)), codes_to_bf16(__byte_perm(codes[k], 0, 0x3424)));
+          mma(scores[k & 1], q[s + k / 2], codes_to_bf16(__byte_perm(codes[k], 0, 0x1404)), codes_to_bf16(__byte_perm(codes[k], 0, 0x3424)));
       }
     } else {
-      address += firstRow * S::KEY_BYTES + swizzled<S::KEY_BYTES>((lane & 7) + (lane >> 4) * 8, lane >> 3 & 1);
+      address += firstRow * S::KEY_BYTES + chunk_at<S::KEY_BYTES>((lane & 7) + (lane >> 4) * 8, lane >> 3 & 1);
 #pragma unroll
       for (int s = 0; s < D / 16; s++) {
         uint32_t b[4]; // keys 0-7, elements 0-7 and 8-15; then keys 8-15
         load_matrices(b, address ^ 32 * s);
-        multiply(scores[0], q[s], b[0], b[1]);
-        multiply(scores[1], q[s], b[2], b[3]);
+        mma(scores[0], q[s], b[0], b[1]);
+        mma(scores[1], q[s], b[2], b[3]);
       }
     }
   }
@@ -363,7 +338,7 @@ template <int D, bool CODES, int WARPS> struct Head {
   // weigh adds a tile of values, rows of shared memory from address on, with the weights p.
   __device__ __forceinline__ void weigh(const uint32_t (&p)[4], uint32_t address, int firstRow) {
     int lane = threadIdx.x % 32;
-    address += firstRow * S::VALUE_BYTES + swizzled<S::VALUE_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
+    address += firstRow * S::VALUE_BYTES + chunk_at<S::VALUE_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
     if constexpr (CODES) {
 #pragma unroll
       for (int c = 0; c < S::VALUE_BYTES / 16; c += 2) {
@@ -372,8 +347,8 @@ template <int D, bool CODES, int WARPS> struct Head {
 #pragma unroll
         for (int k = 0; k < 2; k++) { // a word has two elements of a key, then of the next one
           uint32_t low = codes[2 * k], high = codes[2 * k + 1];
-          multiply(values[2 * (c + k)], p, codes_to_bf16(__byte_perm(low, 0, 0x2404)), codes_to_bf16(__byte_perm(high, 0, 0x2404)));
-          multiply(values[2 * (c + k) + 1], p, codes_to_bf16(__byte_perm(low, 0, 0x3414)), codes_to_bf16(__byte_perm(high, 0, 0x3414)));
+          mma(values[2 * (c + k)], p, codes_to_bf16(__byte_perm(low, 0, 0x2404)), codes_to_bf16(__byte_perm(high, 0, 0x2404)));
+          mma(values[2 * (c + k) + 1], p, codes_to_bf16(__byte_perm(low, 0, 0x3414)), codes_to_bf16(__byte_perm(high, 0, 0x3414)));
         }
       }
     } else {
@@ -381,8 +356,8 @@ template <int D, bool CODES, int WARPS> struct Head {
       for (int n = 0; n < S::VALUES / 8; n += 2) {
         uint32_t b[4]; // keys 0-7 and 8-15 of 8 elements, then of the next 8
         load_transposed(b, address ^ 16 * n);
-        multiply(values[n], p, b[0], b[1]);
-        multiply(values[n + 1], p, b[2], b[3]);
+        mma(values[n], p, b[0], b[1]);
+        mma(values[n + 1], p, b[2], b[3]);
       }
     }
   }
