@@ -58,7 +58,6 @@ var imports = map[string][]string{
 	"model/modeltest":      {"model", "runner", "tensor", "sample"},
 	"cpu/kern":             {"tensor"},
 	"packed":               {},
-	"cuda":                 {"cuda/driver", "cuda/kernels", "model"},
 	"cuda":                 {"cuda/driver", "cuda/kernels", "model", "runner", "sample", "tensor"},
 	"cuda/driver":          {},
 	"cuda/emu":             {"cuda/driver", "cuda/emu/exec", "cuda/emu/ptx"},
