@@ -1,51 +1,51 @@
 package emu
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu/exec"
+	"ossian/internal/cuda/emu/ptx"
 )
 
 // A loaded is a module in a context, with the memory of its variables.
 type loaded struct {
-	module *module
-	allocs []*alloc
+	module *ptx.Module
+	allocs []*exec.Alloc
 }
 
 // A function is a kernel that can be launched.
 type function struct {
-	k       *kernel
+	k       *exec.Kernel
 	module  *loaded
 	dynamic int // bytes of dynamic shared memory that a launch may ask for
 }
 
-func (m *Machine) moduleLoad(ptx []byte) (id driver.Module, err error) {
+func (m *Machine) moduleLoad(text []byte) (id driver.Module, err error) {
 	err = m.in("ModuleLoad", "cuModuleLoadDataEx", func(c *context) error {
-		parsed, err := parse(string(ptx), c.card.Seed)
+		parsed, err := ptx.Parse(string(text))
 		if err != nil {
 			return failure(invalidPTX, "%v", err)
 		}
 		have := c.card.Major*10 + c.card.Minor
-		if parsed.arch > have || (parsed.exact && parsed.arch != have) {
-			return failure(noBinary, "the PTX is for sm_%d, the card is of compute capability %d.%d", parsed.arch, c.card.Major, c.card.Minor)
+		if parsed.Arch > have || (parsed.Exact && parsed.Arch != have) {
+			return failure(noBinary, "the PTX is for sm_%d, the card is of compute capability %d.%d", parsed.Arch, c.card.Major, c.card.Minor)
 		}
 		l := &loaded{module: parsed}
-		for i := range parsed.globals {
-			v := &parsed.globals[i]
-			a := m.mem.alloc(c.card, max(v.bytes, 1))
-			a.constant, a.module = v.constant, true
-			copy(a.data, v.init)
-			a.written(0, a.size)
-			v.at = a.base
+		var places []uint64
+		for _, v := range parsed.Variables {
+			a := m.mem.Alloc(c.card.device, max(v.Bytes, 1))
+			a.Constant = v.Constant
+			copy(a.Data, v.Init)
+			a.Written(0, a.Size)
 			c.keep(a)
+			c.modular[a] = true
 			l.allocs = append(l.allocs, a)
+			places = append(places, a.Base)
 		}
-		for _, k := range parsed.kernels {
-			for _, place := range k.places {
-				k.regs64[place.reg] = fill64(parsed.globals[place.variable].at)
-			}
-		}
+		parsed.Place(places)
 		id = driver.Module(m.handle())
 		c.modules[id] = l
 		return nil
@@ -66,6 +66,7 @@ func (m *Machine) moduleUnload(id driver.Module) error {
 		}
 		for _, a := range l.allocs {
 			c.drop(a)
+			delete(c.modular, a)
 		}
 		delete(c.modules, id)
 		return nil
@@ -78,12 +79,12 @@ func (m *Machine) getFunction(id driver.Module, name string) (f driver.Function,
 		if l == nil {
 			return failure(invalidHandle, "%#x is no module of the current context", uintptr(id))
 		}
-		k := l.module.kernels[name]
+		k := l.module.Kernels[name]
 		if k == nil {
 			return failure(notFound, "the module has no kernel %q", name)
 		}
 		f = driver.Function(m.handle())
-		c.functions[f] = &function{k, l, 48<<10 - k.shared}
+		c.functions[f] = &function{k, l, 48<<10 - k.Shared}
 		return nil
 	})
 	return f, err
@@ -105,11 +106,11 @@ func (m *Machine) funcGet(id driver.Function, a driver.FuncAttribute) (v int, er
 		}
 		switch a {
 		case driver.FuncSharedBytes:
-			v = f.k.shared
+			v = f.k.Shared
 		case driver.FuncLocalBytes:
-			v = f.k.local
+			v = f.k.Local
 		case driver.FuncRegisters:
-			v = min(len(f.k.regs32)+2*len(f.k.regs64), 255) // before any allocation of registers: a guess from above
+			v = min(len(f.k.Regs32)+2*len(f.k.Regs64), 255) // before any allocation of registers: a guess from above
 		case driver.FuncMaxDynamicShared:
 			v = f.dynamic
 		default:
@@ -128,8 +129,8 @@ func (m *Machine) funcSet(id driver.Function, a driver.FuncAttribute, v int) err
 			return err
 		case a != driver.FuncMaxDynamicShared:
 			return failure(invalidValue, "attribute %d of kernels cannot be set", a)
-		case v < 0 || f.k.shared+v > c.card.SharedOptin:
-			return failure(invalidValue, "%d bytes of dynamic and %d of static shared memory: a block may have %d", v, f.k.shared, c.card.SharedOptin)
+		case v < 0 || f.k.Shared+v > c.card.SharedOptin:
+			return failure(invalidValue, "%d bytes of dynamic and %d of static shared memory: a block may have %d", v, f.k.Shared, c.card.SharedOptin)
 		}
 		f.dynamic = v
 		return nil
@@ -142,26 +143,46 @@ func (m *Machine) launch(l *driver.Launch) error {
 		if err != nil {
 			return err
 		}
-		if refused := f.k.checkSize(l); refused != "" {
-			return failure(invalidValue, "kernel %s: %s", f.k.name, refused)
+		if refused := checkSize(f.k, l); refused != "" {
+			return failure(invalidValue, "kernel %s: %s", f.k.Name, refused)
 		}
 		if int64(l.Shared) > int64(f.dynamic) {
-			return failure(invalidValue, "kernel %s: %d bytes of dynamic shared memory, %d were allowed (FuncMaxDynamicShared)", f.k.name, l.Shared, f.dynamic)
+			return failure(invalidValue, "kernel %s: %d bytes of dynamic shared memory, %d were allowed (FuncMaxDynamicShared)", f.k.Name, l.Shared, f.dynamic)
 		}
 		if l.Overlap && c.card.Major < 9 {
-			return failure(invalidValue, "kernel %s: Overlap needs compute capability 9.0", f.k.name)
+			return failure(invalidValue, "kernel %s: Overlap needs compute capability 9.0", f.k.Name)
 		}
-		g := &grid{k: f.k, card: c.card, blocks: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, threads: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
-			shared: int(l.Shared), params: slices.Clone(l.Params)}
-		return c.enqueue(l.Stream, node{"launch of " + f.k.name, func() func() *fault {
-			return func() *fault { return m.execute(c, g) }
+		g := &exec.Grid{Kernel: f.k, Device: c.card.device, Blocks: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Threads: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
+			Shared: int(l.Shared), Params: slices.Clone(l.Params)}
+		return c.enqueue(l.Stream, node{"launch of " + f.k.Name, func() func() *exec.Fault {
+			return func() *exec.Fault { return m.execute(c, g) }
 		}})
 	})
 }
 
+// checkSize says what a driver refuses about a launch.
+func checkSize(k *exec.Kernel, l *driver.Launch) string {
+	threads := uint64(l.Block.X) * uint64(l.Block.Y) * uint64(l.Block.Z)
+	switch {
+	case l.Grid.X == 0 || l.Grid.Y == 0 || l.Grid.Z == 0 || threads == 0:
+		return fmt.Sprintf("a grid of %v blocks of %v threads is empty", l.Grid, l.Block)
+	case l.Grid.X > 1<<31-1 || l.Grid.Y > 65535 || l.Grid.Z > 65535:
+		return fmt.Sprintf("a grid of %v blocks: 2147483647, 65535, 65535 are possible", l.Grid)
+	case l.Block.X > 1024 || l.Block.Y > 1024 || l.Block.Z > 64 || threads > 1024:
+		return fmt.Sprintf("a block of %v threads: 1024 in all are possible, 64 in z", l.Block)
+	case k.MaxThreads > 0 && threads > uint64(k.MaxThreads):
+		return fmt.Sprintf("a block of %d threads: the kernel says .maxntid %d", threads, k.MaxThreads)
+	case k.Exactly && threads != uint64(k.MaxThreads):
+		return fmt.Sprintf("a block of %d threads: the kernel says .reqntid %d", threads, k.MaxThreads)
+	case len(l.Params) != k.ParamBytes:
+		return fmt.Sprintf("%d bytes of parameters: the kernel has %d", len(l.Params), k.ParamBytes)
+	}
+	return ""
+}
+
 // execute runs a grid. Kernels that talk with other cards get those to work meanwhile.
-func (m *Machine) execute(c *context, g *grid) *fault {
-	if g.k.system && m.mem.peers.Load() {
+func (m *Machine) execute(c *context, g *exec.Grid) *exec.Fault {
+	if g.Kernel.System && m.mem.Peers.Load() {
 		done := make(chan struct{})
 		defer close(done)
 		m.mu.Lock()
@@ -172,12 +193,12 @@ func (m *Machine) execute(c *context, g *grid) *fault {
 		}
 		m.mu.Unlock()
 	}
-	count, failed := g.run()
+	count, failed := g.Run()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sum := m.kernels[g.k.name]
-	sum.add(&count)
-	m.kernels[g.k.name] = sum
+	sum := m.kernels[g.Kernel.Name]
+	sum.Add(&count)
+	m.kernels[g.Kernel.Name] = sum
 	c.clock += count.Warp
 	return failed
 }

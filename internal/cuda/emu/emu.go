@@ -47,11 +47,12 @@ package emu
 import (
 	"errors"
 	"fmt"
-	"runtime"
+	"maps"
 	"slices"
 	"sync"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu/exec"
 )
 
 // A Card says what an emulated card is like. Zero fields get the values of an A100 with 16 GiB.
@@ -69,7 +70,7 @@ type Card struct {
 
 // A Machine is what a Driver drives.
 type Machine struct {
-	mem   memory
+	mem   exec.Memory
 	cards []*card
 
 	mu       sync.Mutex // guards all that follows and the cards' contexts
@@ -78,8 +79,7 @@ type Machine struct {
 	contexts map[driver.Context]*context
 	current  map[int]*context // by thread
 	pinned   []*pinned
-	watches  []*watch
-	kernels  map[string]Count
+	kernels  map[string]exec.Count
 	calls    map[string]int64
 	lost     []error // left behind by contexts that were released
 }
@@ -87,21 +87,15 @@ type Machine struct {
 // A card is one device.
 type card struct {
 	Card
-	ordinal int
 	machine *Machine
+	device  *exec.Device
 	context *context   // the primary one; nil: not retained
 	running sync.Mutex // held by whoever executes work of this card
-
-	poolMu sync.Mutex // guards pool
-	pool   map[shape][]*block
-
-	peerMu sync.RWMutex // guards peers
-	peers  map[*card]bool
 }
 
 // New returns a machine with these cards.
 func New(cards ...Card) *Machine {
-	m := &Machine{contexts: map[driver.Context]*context{}, current: map[int]*context{}, kernels: map[string]Count{}, calls: map[string]int64{}}
+	m := &Machine{contexts: map[driver.Context]*context{}, current: map[int]*context{}, kernels: map[string]exec.Count{}, calls: map[string]int64{}}
 	for i, c := range cards {
 		if c.Name == "" {
 			c.Name = "Emulated A100"
@@ -118,31 +112,39 @@ func New(cards ...Card) *Machine {
 		if c.SharedOptin == 0 {
 			c.SharedOptin = 163 << 10
 		}
-		m.cards = append(m.cards, &card{Card: c, ordinal: i, machine: m})
+		if c.Limit == 0 {
+			c.Limit = 1 << 32
+		}
+		device := &exec.Device{Ordinal: i, Memory: &m.mem, Multiprocessors: c.Multiprocessors, Workers: c.Workers, Limit: c.Limit,
+			Seed: c.Seed, Unchecked: c.Unchecked}
+		m.cards = append(m.cards, &card{Card: c, machine: m, device: device})
 	}
 	return m
+}
+
+// Counters are what a machine has done since it was made.
+type Counters struct {
+	Kernels map[string]exec.Count // by name
+	Calls   map[string]int64      // of driver functions, by the name of the field in driver.Driver
+	Watched map[string]exec.Count // by name of the region: Sectors and Ideal
 }
 
 // Counters returns what has been counted so far.
 func (m *Machine) Counters() Counters {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := Counters{Kernels: map[string]Count{}, Calls: map[string]int64{}, Watched: map[string]Count{}}
+	out := Counters{Kernels: map[string]exec.Count{}, Calls: maps.Clone(m.calls), Watched: m.mem.Watched()}
 	for name, count := range m.kernels {
-		var copied Count
-		copied.add(&count)
+		var copied exec.Count
+		copied.Add(&count)
 		out.Kernels[name] = copied
 	}
-	for name, n := range m.calls {
-		out.Calls[name] = n
-	}
-	for _, w := range m.watches {
-		c := out.Watched[w.name]
-		c.Sectors += w.sectors
-		c.Ideal += w.ideal
-		out.Watched[w.name] = c
-	}
 	return out
+}
+
+// Watch counts accesses of kernels to a region of memory apart, under a name: Counters().Watched.
+func (m *Machine) Watch(name string, at driver.Ptr, bytes uint64) {
+	m.mem.Watch(name, uint64(at), bytes)
 }
 
 // Close ends the machine and names what was not given back: contexts and all they hold, and pinned
@@ -156,7 +158,7 @@ func (m *Machine) Close() error {
 			continue
 		}
 		if c.context.broken == nil {
-			errs = append(errs, fmt.Errorf("the context of card %d was retained and not released", c.ordinal))
+			errs = append(errs, fmt.Errorf("the context of card %d was retained and not released", c.device.Ordinal))
 			errs = append(errs, c.context.left()...)
 		}
 	}
@@ -170,25 +172,4 @@ func (m *Machine) Close() error {
 func (m *Machine) handle() uintptr {
 	m.handles++
 	return 0x1000 + 16*m.handles
-}
-
-func (c *card) workers() int {
-	if c.Workers > 0 {
-		return c.Workers
-	}
-	return runtime.GOMAXPROCS(0)
-}
-
-func (c *card) limit() int64 {
-	if c.Limit > 0 {
-		return c.Limit
-	}
-	return 1 << 32
-}
-
-// peer says whether the card may use memory of another one.
-func (c *card) peer(other *card) bool {
-	c.peerMu.RLock()
-	defer c.peerMu.RUnlock()
-	return c.peers[other]
 }

@@ -2,8 +2,10 @@ package emu
 
 import (
 	"errors"
+	"fmt"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu/exec"
 )
 
 // Codes of the driver's errors that the emulator gives.
@@ -17,12 +19,8 @@ const (
 	invalidPTX         = 218
 	invalidHandle      = 400
 	notFound           = 500
-	illegalAddress     = 700
-	launchTimeout      = 702
 	peerEnabled        = 704
 	peerNotSupported   = 217
-	misalignedAddress  = 716
-	launchFailed       = 719
 	captureUnsupported = 900
 	captureInvalidated = 901
 	captureUnmatched   = 903
@@ -38,8 +36,8 @@ var names = map[int]string{
 	invalidValue: "CUDA_ERROR_INVALID_VALUE", outOfMemory: "CUDA_ERROR_OUT_OF_MEMORY", notInitialized: "CUDA_ERROR_NOT_INITIALIZED",
 	invalidDevice: "CUDA_ERROR_INVALID_DEVICE", invalidContext: "CUDA_ERROR_INVALID_CONTEXT", noBinary: "CUDA_ERROR_NO_BINARY_FOR_GPU",
 	invalidPTX: "CUDA_ERROR_INVALID_PTX", invalidHandle: "CUDA_ERROR_INVALID_HANDLE", notFound: "CUDA_ERROR_NOT_FOUND",
-	illegalAddress: "CUDA_ERROR_ILLEGAL_ADDRESS", launchTimeout: "CUDA_ERROR_LAUNCH_TIMEOUT", peerEnabled: "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
-	peerNotSupported: "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", misalignedAddress: "CUDA_ERROR_MISALIGNED_ADDRESS", launchFailed: "CUDA_ERROR_LAUNCH_FAILED",
+	exec.IllegalAddress: "CUDA_ERROR_ILLEGAL_ADDRESS", exec.LaunchTimeout: "CUDA_ERROR_LAUNCH_TIMEOUT", peerEnabled: "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
+	peerNotSupported: "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", exec.MisalignedAddress: "CUDA_ERROR_MISALIGNED_ADDRESS", exec.LaunchFailed: "CUDA_ERROR_LAUNCH_FAILED",
 	captureUnsupported: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", captureInvalidated: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
 	captureUnmatched: "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", captureUnjoined: "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
 	captureIsolation: "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", captureImplicit: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
@@ -48,7 +46,7 @@ var names = map[int]string{
 
 // failure returns an error of the driver; the call gets its name where it returns.
 func failure(code int, format string, a ...any) error {
-	return &driver.Error{Code: code, Name: names[code], Text: describe(format, a...)}
+	return &driver.Error{Code: code, Name: names[code], Text: fmt.Sprintf(format, a...)}
 }
 
 // ofCall says which call an error came from.

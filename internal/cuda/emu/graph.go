@@ -1,6 +1,10 @@
 package emu
 
-import "ossian/internal/cuda/driver"
+import (
+	"fmt"
+	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu/exec"
+)
 
 // A capture records what streams are given. Nodes keep their order, which is one in which they may
 // be done.
@@ -115,15 +119,15 @@ func (m *Machine) graphLaunch(id driver.GraphExec, on driver.Stream) error {
 		if g == nil {
 			return failure(invalidHandle, "%#x is no executable graph", uintptr(id))
 		}
-		return c.enqueue(on, node{describe("graph of %d nodes", len(g.nodes)), func() func() *fault {
-			runs := make([]func() *fault, len(g.nodes))
+		return c.enqueue(on, node{fmt.Sprintf("graph of %d nodes", len(g.nodes)), func() func() *exec.Fault {
+			runs := make([]func() *exec.Fault, len(g.nodes))
 			for i, n := range g.nodes {
 				runs[i] = n.issue()
 			}
-			return func() *fault {
+			return func() *exec.Fault {
 				for i, run := range runs {
 					if f := run(); f != nil {
-						return &fault{f.code, describe("node %d, %s: %s", i, g.nodes[i].what, f.text)}
+						return &exec.Fault{Code: f.Code, Text: fmt.Sprintf("node %d, %s: %s", i, g.nodes[i].what, f.Text)}
 					}
 				}
 				return nil

@@ -1,10 +1,12 @@
 package emu
 
 import (
+	"fmt"
 	"hash/maphash"
 	"unsafe"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu/exec"
 )
 
 // This file is memory as the host sees it: allocations, pinned buffers, copies.
@@ -21,7 +23,7 @@ var hashSeed = maphash.MakeSeed()
 // one) and returns what is done when its turn comes.
 type node struct {
 	what  string
-	issue func() func() *fault
+	issue func() func() *exec.Fault
 }
 
 func (m *Machine) memAlloc(bytes uint64) (at driver.Ptr, err error) {
@@ -35,17 +37,17 @@ func (m *Machine) memAlloc(bytes uint64) (at driver.Ptr, err error) {
 		if bytes > c.card.Memory-c.used {
 			return failure(outOfMemory, "%d bytes wanted, %d of %d are free", bytes, c.card.Memory-c.used, c.card.Memory)
 		}
-		at = c.keep(m.mem.alloc(c.card, bytes))
+		at = c.keep(m.mem.Alloc(c.card.device, bytes))
 		return nil
 	})
 	return at, err
 }
 
 // keep makes an allocation one of the context's.
-func (c *context) keep(a *alloc) driver.Ptr {
-	c.used += a.size
-	c.allocs[driver.Ptr(a.base)] = a
-	return driver.Ptr(a.base)
+func (c *context) keep(a *exec.Alloc) driver.Ptr {
+	c.used += a.Size
+	c.allocs[driver.Ptr(a.Base)] = a
+	return driver.Ptr(a.Base)
 }
 
 func (m *Machine) memFree(at driver.Ptr) error {
@@ -55,8 +57,8 @@ func (m *Machine) memFree(at driver.Ptr) error {
 		}
 		a := c.allocs[at]
 		if a == nil {
-			if old := m.mem.find(uint64(at)); old != nil && old.base == uint64(at) && old.size != old.was {
-				return failure(invalidValue, "%#x: the memory of %d bytes there was freed before", uint64(at), old.was)
+			if old := m.mem.Find(uint64(at)); old != nil && old.Base == uint64(at) && old.Size != old.Was {
+				return failure(invalidValue, "%#x: the memory of %d bytes there was freed before", uint64(at), old.Was)
 			}
 			return failure(invalidValue, "%#x is not the beginning of an allocation of this context", uint64(at))
 		}
@@ -65,10 +67,10 @@ func (m *Machine) memFree(at driver.Ptr) error {
 	})
 }
 
-func (c *context) drop(a *alloc) {
-	delete(c.allocs, driver.Ptr(a.base))
-	c.used -= a.size
-	c.card.machine.mem.free(a)
+func (c *context) drop(a *exec.Alloc) {
+	delete(c.allocs, driver.Ptr(a.Base))
+	c.used -= a.Size
+	c.card.machine.mem.Free(a)
 }
 
 func (m *Machine) memAllocHost(bytes int) (b []byte, err error) {
@@ -78,7 +80,7 @@ func (m *Machine) memAllocHost(bytes int) (b []byte, err error) {
 		}
 		b = make([]byte, bytes)
 		for i := range b {
-			b[i] = poisonByte
+			b[i] = exec.PoisonByte
 		}
 		m.pinned = append(m.pinned, &pinned{data: b})
 		return nil
@@ -116,17 +118,26 @@ func (m *Machine) pinnedWith(b []byte) (*pinned, error) {
 	return nil, failure(invalidValue, "an asynchronous copy of %d bytes with memory that is not pinned: MemAllocHost gives such memory", len(b))
 }
 
+// span is exec.Memory.Span with an error of the driver.
+func (m *Machine) span(at driver.Ptr, n uint64) (*exec.Alloc, uint64, error) {
+	a, off, err := m.mem.Span(uint64(at), n)
+	if err != nil {
+		return nil, 0, failure(invalidValue, "%v", err)
+	}
+	return a, off, nil
+}
+
 func (m *Machine) copyToDevice(dst driver.Ptr, src []byte) error {
 	return m.in("CopyToDevice", "cuMemcpyHtoD", func(c *context) error {
 		if err := c.refuse(captureImplicit, "a copy that waits cannot be made"); err != nil {
 			return err
 		}
-		a, off, err := m.mem.span(dst, uint64(len(src)))
+		a, off, err := m.span(dst, uint64(len(src)))
 		if err != nil {
 			return err
 		}
-		copy(a.data[off:], src)
-		a.written(off, uint64(len(src)))
+		copy(a.Data[off:], src)
+		a.Written(off, uint64(len(src)))
 		return nil
 	})
 }
@@ -136,14 +147,14 @@ func (m *Machine) copyToHost(dst []byte, src driver.Ptr) error {
 		if err := c.refuse(captureImplicit, "a copy that waits cannot be made"); err != nil {
 			return err
 		}
-		a, off, err := m.mem.span(src, uint64(len(dst)))
+		a, off, err := m.span(src, uint64(len(dst)))
 		if err != nil {
 			return err
 		}
-		if unset := a.unset(off, uint64(len(dst))); unset < uint64(len(dst)) {
+		if unset := a.Unset(off, uint64(len(dst))); unset < uint64(len(dst)) {
 			return failure(invalidValue, "copy of %d bytes at %#x to the host: nobody has written byte %d of them (was the stream waited for?)", len(dst), uint64(src), unset)
 		}
-		copy(dst, a.data[off:])
+		copy(dst, a.Data[off:])
 		return nil
 	})
 }
@@ -155,26 +166,26 @@ func (m *Machine) copyToAsync(dst driver.Ptr, src []byte, s driver.Stream) error
 		if err != nil {
 			return err
 		}
-		if _, _, err := m.mem.span(dst, uint64(len(src))); err != nil {
+		if _, _, err := m.span(dst, uint64(len(src))); err != nil {
 			return err
 		}
-		what := describe("copy of %d bytes to the device", len(src))
-		return c.enqueue(s, node{what, func() func() *fault {
+		what := fmt.Sprintf("copy of %d bytes to the device", len(src))
+		return c.enqueue(s, node{what, func() func() *exec.Fault {
 			was := maphash.Bytes(hashSeed, src)
 			p.sources++
-			return func() *fault {
+			return func() *exec.Fault {
 				m.mu.Lock()
 				p.sources--
 				m.mu.Unlock()
 				if maphash.Bytes(hashSeed, src) != was {
-					return &fault{launchFailed, what + ": its pinned source was changed before the copy happened"}
+					return &exec.Fault{Code: exec.LaunchFailed, Text: what + ": its pinned source was changed before the copy happened"}
 				}
-				a, off, err := m.mem.span(dst, uint64(len(src)))
+				a, off, err := m.span(dst, uint64(len(src)))
 				if err != nil {
-					return &fault{illegalAddress, what + ": " + err.Error()}
+					return &exec.Fault{Code: exec.IllegalAddress, Text: what + ": " + err.Error()}
 				}
-				copy(a.data[off:], src)
-				a.written(off, uint64(len(src)))
+				copy(a.Data[off:], src)
+				a.Written(off, uint64(len(src)))
 				return nil
 			}
 		}})
@@ -188,25 +199,25 @@ func (m *Machine) copyFromAsync(dst []byte, src driver.Ptr, s driver.Stream) err
 		if err != nil {
 			return err
 		}
-		if _, _, err := m.mem.span(src, uint64(len(dst))); err != nil {
+		if _, _, err := m.span(src, uint64(len(dst))); err != nil {
 			return err
 		}
-		what := describe("copy of %d bytes from the device", len(dst))
-		return c.enqueue(s, node{what, func() func() *fault {
+		what := fmt.Sprintf("copy of %d bytes from the device", len(dst))
+		return c.enqueue(s, node{what, func() func() *exec.Fault {
 			if p.sources == 0 { // else the memory still has to hold what a copy takes from it
 				for i := range dst {
-					dst[i] = poisonByte
+					dst[i] = exec.PoisonByte
 				}
 			}
-			return func() *fault {
-				a, off, err := m.mem.span(src, uint64(len(dst)))
+			return func() *exec.Fault {
+				a, off, err := m.span(src, uint64(len(dst)))
 				if err != nil {
-					return &fault{illegalAddress, what + ": " + err.Error()}
+					return &exec.Fault{Code: exec.IllegalAddress, Text: what + ": " + err.Error()}
 				}
-				if unset := a.unset(off, uint64(len(dst))); unset < uint64(len(dst)) {
-					return &fault{launchFailed, describe("%s: nobody has written byte %d at %#x", what, unset, uint64(src))}
+				if unset := a.Unset(off, uint64(len(dst))); unset < uint64(len(dst)) {
+					return &exec.Fault{Code: exec.LaunchFailed, Text: fmt.Sprintf("%s: nobody has written byte %d at %#x", what, unset, uint64(src))}
 				}
-				copy(dst, a.data[off:])
+				copy(dst, a.Data[off:])
 				return nil
 			}
 		}})
@@ -215,25 +226,24 @@ func (m *Machine) copyFromAsync(dst []byte, src driver.Ptr, s driver.Stream) err
 
 func (m *Machine) copyAsync(dst, src driver.Ptr, bytes uint64, s driver.Stream) error {
 	return m.in("CopyAsync", "cuMemcpyDtoDAsync", func(c *context) error {
-		if _, _, err := m.mem.span(dst, bytes); err != nil {
+		if _, _, err := m.span(dst, bytes); err != nil {
 			return err
 		}
-		if _, _, err := m.mem.span(src, bytes); err != nil {
+		if _, _, err := m.span(src, bytes); err != nil {
 			return err
 		}
-		what := describe("copy of %d bytes in the device", bytes)
-		return c.enqueue(s, node{what, func() func() *fault {
-			return func() *fault {
-				from, at, err := m.mem.span(src, bytes)
+		what := fmt.Sprintf("copy of %d bytes in the device", bytes)
+		return c.enqueue(s, node{what, func() func() *exec.Fault {
+			return func() *exec.Fault {
+				from, at, err := m.span(src, bytes)
 				if err != nil {
-					return &fault{illegalAddress, what + ": " + err.Error()}
+					return &exec.Fault{Code: exec.IllegalAddress, Text: what + ": " + err.Error()}
 				}
-				to, off, err := m.mem.span(dst, bytes)
+				to, off, err := m.span(dst, bytes)
 				if err != nil {
-					return &fault{illegalAddress, what + ": " + err.Error()}
+					return &exec.Fault{Code: exec.IllegalAddress, Text: what + ": " + err.Error()}
 				}
-				copy(to.data[off:off+bytes], from.data[at:])
-				copy(to.shadow[off:off+bytes], from.shadow[at:]) // what nobody wrote stays so
+				from.CopyTo(to, off, at, bytes) // what nobody wrote stays so
 				return nil
 			}
 		}})
@@ -242,20 +252,20 @@ func (m *Machine) copyAsync(dst, src driver.Ptr, bytes uint64, s driver.Stream) 
 
 func (m *Machine) setAsync(dst driver.Ptr, value byte, bytes uint64, s driver.Stream) error {
 	return m.in("SetAsync", "cuMemsetD8Async", func(c *context) error {
-		if _, _, err := m.mem.span(dst, bytes); err != nil {
+		if _, _, err := m.span(dst, bytes); err != nil {
 			return err
 		}
-		what := describe("filling of %d bytes", bytes)
-		return c.enqueue(s, node{what, func() func() *fault {
-			return func() *fault {
-				a, off, err := m.mem.span(dst, bytes)
+		what := fmt.Sprintf("filling of %d bytes", bytes)
+		return c.enqueue(s, node{what, func() func() *exec.Fault {
+			return func() *exec.Fault {
+				a, off, err := m.span(dst, bytes)
 				if err != nil {
-					return &fault{illegalAddress, what + ": " + err.Error()}
+					return &exec.Fault{Code: exec.IllegalAddress, Text: what + ": " + err.Error()}
 				}
-				for i := range a.data[off : off+bytes] {
-					a.data[off+uint64(i)] = value
+				for i := range a.Data[off : off+bytes] {
+					a.Data[off+uint64(i)] = value
 				}
-				a.written(off, bytes)
+				a.Written(off, bytes)
 				return nil
 			}
 		}})

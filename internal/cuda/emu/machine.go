@@ -1,10 +1,10 @@
 package emu
 
 import (
-	"errors"
 	"fmt"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu/exec"
 )
 
 // A context is the primary context of a card and all that was made in it.
@@ -17,7 +17,8 @@ type context struct {
 	clock   int64 // warp instructions executed: what timed events tell
 	capture *capture
 
-	allocs    map[driver.Ptr]*alloc
+	allocs    map[driver.Ptr]*exec.Alloc
+	modular   map[*exec.Alloc]bool // of those, the ones of modules
 	streams   map[driver.Stream]*stream
 	order     []*stream // in the order they were made; with those destroyed that have work left
 	events    map[driver.Event]*event
@@ -172,7 +173,7 @@ func (m *Machine) canAccessPeer(from, to driver.Device) (ok bool, err error) {
 func (m *Machine) contextRetain(d driver.Device) (id driver.Context, err error) {
 	err = m.onDevice("ContextRetain", "cuDevicePrimaryCtxRetain", d, func(c *card) error {
 		if c.context == nil {
-			c.context = &context{id: driver.Context(m.handle()), card: c, allocs: map[driver.Ptr]*alloc{}, streams: map[driver.Stream]*stream{},
+			c.context = &context{id: driver.Context(m.handle()), card: c, allocs: map[driver.Ptr]*exec.Alloc{}, modular: map[*exec.Alloc]bool{}, streams: map[driver.Stream]*stream{},
 				events: map[driver.Event]*event{}, modules: map[driver.Module]*loaded{}, functions: map[driver.Function]*function{},
 				graphs: map[driver.Graph]*graph{}, execs: map[driver.GraphExec]*graph{}}
 			m.contexts[c.context.id] = c.context
@@ -187,7 +188,7 @@ func (m *Machine) contextRetain(d driver.Device) (id driver.Context, err error) 
 func (m *Machine) contextRelease(d driver.Device) error {
 	return m.onDevice("ContextRelease", "cuDevicePrimaryCtxRelease", d, func(c *card) error {
 		if c.context == nil {
-			return failure(invalidContext, "the context of card %d is not retained", c.ordinal)
+			return failure(invalidContext, "the context of card %d is not retained", c.device.Ordinal)
 		}
 		if c.context.refs--; c.context.refs > 0 {
 			return nil
@@ -196,13 +197,11 @@ func (m *Machine) contextRelease(d driver.Device) error {
 			m.lost = append(m.lost, c.context.left()...)
 		}
 		for _, a := range c.context.allocs {
-			m.mem.free(a)
+			m.mem.Free(a)
 		}
 		delete(m.contexts, c.context.id)
 		c.context = nil
-		c.poolMu.Lock()
-		c.pool = nil
-		c.poolMu.Unlock()
+		c.device.Forget()
 		return nil
 	})
 }
@@ -211,17 +210,17 @@ func (m *Machine) contextRelease(d driver.Device) error {
 func (c *context) left() (errs []error) {
 	add := func(n int, what string) {
 		if n > 0 {
-			errs = append(errs, fmt.Errorf("card %d: %d %s left behind", c.card.ordinal, n, what))
+			errs = append(errs, fmt.Errorf("card %d: %d %s left behind", c.card.device.Ordinal, n, what))
 		}
 	}
 	for at, a := range c.allocs {
-		if !a.module {
-			errs = append(errs, fmt.Errorf("card %d: memory of %d bytes at %#x was not freed", c.card.ordinal, a.size, uint64(at)))
+		if !c.modular[a] {
+			errs = append(errs, fmt.Errorf("card %d: memory of %d bytes at %#x was not freed", c.card.device.Ordinal, a.Size, uint64(at)))
 		}
 	}
 	for _, s := range c.order {
 		if len(s.queue) > 0 {
-			errs = append(errs, fmt.Errorf("card %d: a stream has %d pieces of work that nobody waited for; the next is %s", c.card.ordinal, len(s.queue), s.queue[0].what))
+			errs = append(errs, fmt.Errorf("card %d: a stream has %d pieces of work that nobody waited for; the next is %s", c.card.device.Ordinal, len(s.queue), s.queue[0].what))
 		}
 	}
 	add(len(c.streams), "streams")
@@ -251,16 +250,9 @@ func (m *Machine) enablePeer(id driver.Context) error {
 			return failure(invalidContext, "%#x is no context", uintptr(id))
 		case other == c:
 			return failure(invalidDevice, "a card is no peer of its own")
-		case c.card.peer(other.card):
-			return failure(peerEnabled, "card %d may use the memory of card %d already", c.card.ordinal, other.card.ordinal)
+		case !c.card.device.EnablePeer(other.card.device):
+			return failure(peerEnabled, "card %d may use the memory of card %d already", c.card.device.Ordinal, other.card.device.Ordinal)
 		}
-		c.card.peerMu.Lock()
-		defer c.card.peerMu.Unlock()
-		if c.card.peers == nil {
-			c.card.peers = map[*card]bool{}
-		}
-		c.card.peers[other.card] = true
-		m.mem.peers.Store(true)
 		return nil
 	})
 }
@@ -274,9 +266,9 @@ func (m *Machine) memInfo() (free, total uint64, err error) {
 }
 
 // breakWith loses the context by a fault. Work that is queued will not be done.
-func (c *context) breakWith(f *fault, during string) {
+func (c *context) breakWith(f *exec.Fault, during string) {
 	if c.broken == nil {
-		c.broken = failure(f.code, "%s: %s", during, f.text)
+		c.broken = failure(f.Code, "%s: %s", during, f.Text)
 	}
 	for _, s := range c.order {
 		for _, o := range s.queue {
@@ -286,10 +278,4 @@ func (c *context) breakWith(f *fault, during string) {
 		s.done = s.last
 	}
 	c.capture = nil
-}
-
-// isLost reports whether an error is that of a lost context.
-func isLost(err error) bool {
-	var e *driver.Error
-	return errors.As(err, &e) && e.Sticky()
 }

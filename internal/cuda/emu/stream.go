@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu/exec"
 )
 
 // A stream is a queue of work. Pieces are numbered; done and last say how far it has come.
@@ -21,7 +22,7 @@ type stream struct {
 // A piece is one entry of a stream.
 type piece struct {
 	what   string
-	run    func() *fault
+	run    func() *exec.Fault
 	after  *moment // what has to happen before; nil: nothing
 	moment *moment // what happens with it
 	busy   bool    // somebody executes it
@@ -125,7 +126,7 @@ func (m *Machine) step(s *stream) error {
 	m.mu.Unlock()
 
 	c := s.context
-	var failed *fault
+	var failed *exec.Fault
 	if o.run != nil {
 		c.card.running.Lock()
 		failed = o.run()
