@@ -70,6 +70,9 @@ func (j *judge) checkGains(table *document.Table, column int) {
 		}
 		// Any two rows will do: which one is the base is often not said.
 		printed := row.Cells[column].Changes[0]
+		if len(strings.Fields(row.Cells[column].Text)) > 3 {
+			continue // a sentence, of something else
+		}
 		metrics, found, inRow := 0, false, false
 		for other := range row.Cells {
 			if len(row.Cells[other].Figures) != 1 || row.Cells[other].Figures[0].Metric == "" {
@@ -80,6 +83,7 @@ func (j *judge) checkGains(table *document.Table, column int) {
 			for _, second := range row.Cells[other+1:] { // before and after in one row
 				inRow = inRow || (len(second.Figures) == 1 && second.Figures[0].Metric == figure.Metric)
 			}
+			inRow = inRow || betweenColumns(row, printed)
 			for from := range table.Rows {
 				base := &table.Rows[from].Cells[other]
 				found = found || (from != at && len(base.Figures) == 1 && base.Figures[0].Number.Value > 0 && holds(base.Figures[0], figure, printed, 1))
@@ -94,6 +98,21 @@ func (j *judge) checkGains(table *document.Table, column int) {
 		}
 		j.find(severity, row.Line, place(table, row)+", "+table.Header[column], printed.Text, "no two figures of the table differ by this", "a change is that of one printed figure from another")
 	}
+}
+
+// betweenColumns reports whether a change can be that of any two figures of a row.
+func betweenColumns(row *document.Row, printed document.Change) bool {
+	for from := range row.Cells {
+		for to := range row.Cells {
+			if from == to || len(row.Cells[from].Figures) != 1 || len(row.Cells[to].Figures) != 1 || row.Cells[from].Figures[0].Number.Value <= 0 || row.Cells[to].Figures[0].Number.Value <= 0 {
+				continue
+			}
+			if holds(row.Cells[from].Figures[0], row.Cells[to].Figures[0], printed, 1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // neutral reports whether a change says that there is none, as that of a base does.
@@ -162,9 +181,9 @@ func (j *judge) checkColumn(table *document.Table, column int) {
 		}
 	}
 	for _, entry := range changed {
-		// The change of a later row may be one from the row before it.
+		// The change of a later row may be one from any row before it: steps, or sections.
 		earlier := slices.ContainsFunc(all, func(other columnEntry) bool {
-			return other.row.Line < entry.row.Line && other.f.Change != nil && holds(other.f, entry.f, *entry.f.Change, 1)
+			return other.row.Line < entry.row.Line && holds(other.f, entry.f, *entry.f.Change, 1)
 		})
 		switch {
 		case earlier:

@@ -41,7 +41,7 @@ type gain struct {
 var (
 	arrowBetween  = regexp.MustCompile(`(?i)^[^0-9]{0,16}?(?:→|->|-->|=>|⇒)[^0-9]{0,12}$`)
 	toBetween     = regexp.MustCompile(`(?i)^[^0-9.;]{0,24}?(?:\bto\b|\bauf\b|\bà\b|到|至)[^0-9.;]{0,16}$`)
-	fromBetween   = regexp.MustCompile(`(?i)^[^0-9;]{0,30}?\b(?:up from|down from|from|instead of|rather than|compared to|compared with|as opposed to|in place of|statt|gegenüber)\b[^0-9;]{0,30}$`)
+	fromBetween   = regexp.MustCompile(`(?i)^[^0-9;:(]{0,40}?\b(?:up from|down from|from|instead of|rather than|compared to|compared with|as opposed to|in place of|statt|gegenüber)\b[^0-9;]{0,30}$`)
 	versusBetween = regexp.MustCompile(`(?i)^[^0-9;]{0,40}?\b(?:vs\.?|versus|against|gegen|than)\b[^0-9;]{0,40}$`)
 	thenBetween   = regexp.MustCompile(`(?i)^[^0-9;]{0,30}?\b(?:before|without|previously|vorher)\b[^0-9;]{0,50}?$`)
 	fromBefore    = regexp.MustCompile(`(?i)(?:\bfrom\b|\bvon\b|从|由)[^0-9]{0,24}$`)
@@ -78,9 +78,10 @@ func comparable(a, b *quantity) bool {
 // second, and the second to the first.
 func pairsIn(s *sentence) []pair {
 	var out []pair
-	for i := 0; i+1 < len(s.quantities); i++ {
-		first, second := s.quantities[i], s.quantities[i+1]
-		between := s.text[first.end:second.start]
+	text, figures := withoutSettings(s)
+	for i := 0; i+1 < len(figures); i++ {
+		first, second := figures[i], figures[i+1]
+		between := text[first.end:second.start]
 		// A unit that only one has is that of both.
 		if first.kind == bare && !second.isChange() && second.kind != devices && second.kind != users && strings.TrimSpace(between) != "" {
 			adopt(&first, &second)
@@ -90,7 +91,7 @@ func pairsIn(s *sentence) []pair {
 		if !comparable(&first, &second) || first.number.Value <= 0 || second.number.Value <= 0 {
 			continue
 		}
-		before := s.text[:first.start]
+		before := text[:first.start]
 		found := pair{old: first, fresh: second, start: first.start, end: second.end, directed: true}
 		switch {
 		case arrowBetween.MatchString(between):
@@ -111,6 +112,28 @@ func pairsIn(s *sentence) []pair {
 		i++ // a figure is in one pair
 	}
 	return out
+}
+
+// settingBefore are words before a number that is no result: of a load, of a size, of a year.
+var settingBefore = regexp.MustCompile(`(?i)\b(?:concurrency|batch(?:[ -]sizes?)?|bs|tp|ep|dp|pp|size|length|len|context|top|rank|qps|port|case|table|step|level|depth|width|heads?|layers?|isl|osl|k|n|c|january|february|march|april|may|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)\.? ?(?:of |=|:)? ?$|@ ?$`)
+
+// withoutSettings are the figures of a sentence but for settings and years, whose digits are
+// blanks in the text.
+func withoutSettings(s *sentence) (string, []quantity) {
+	text := []byte(s.text)
+	var out []quantity
+	for i := range s.quantities {
+		q := s.quantities[i]
+		year := q.kind == bare && q.number.Value >= 1990 && q.number.Value < 2100 && len(q.number.Text) == 4
+		if q.kind == bare && (year || settingBefore.MatchString(s.text[:q.start])) {
+			for at := q.start; at < q.end; at++ {
+				text[at] = ' '
+			}
+			continue
+		}
+		out = append(out, q)
+	}
+	return string(text), out
 }
 
 // adopt gives a bare figure the kind and the unit of another.
@@ -256,7 +279,7 @@ func belongs(s *sentence, p *pair, g *gain, only bool) bool {
 	case g.end <= p.start && p.start-g.end <= reach && leadsTo.MatchString(s.text[g.end:p.start]):
 		return true
 	}
-	return only && (g.end <= p.start || g.start >= p.end)
+	return only && p.old.kind != bare && (g.end <= p.start || g.start >= p.end)
 }
 
 // withoutDifference is the text between two figures and their change, without the difference
@@ -359,9 +382,9 @@ func admits(q *quantity, actual document.Span) bool {
 	case q.about:
 		half = math.Max(half, 0.1*value)
 	}
-	// Rounded once more from a rounded figure.
+	// Rounded once more from a rounded figure, or cut instead of rounded.
 	half *= 1.1
-	return actual.Meets(document.Between(value-half, value+half))
+	return actual.Meets(document.Between(value-half, value+1.9*half))
 }
 
 // ratioText writes a ratio as a signed percentage, or as a factor of at least 1.
