@@ -93,7 +93,7 @@ func (j *judge) checkGains(table *document.Table, column int) {
 			continue
 		}
 		severity := Unsupported // of which of several metrics the change is, is not said
-		if metrics == 1 {
+		if metrics == 1 && gainAlone.MatchString(table.Header[column]) {
 			severity = Wrong
 		}
 		j.find(severity, row.Line, place(table, row)+", "+table.Header[column], printed.Text, "no two figures of the table differ by this", "a change is that of one printed figure from another")
@@ -123,6 +123,10 @@ func neutral(printed document.Change) bool {
 // gainHeader are headings of columns of changes; shares, efficiencies and rates of hits are in
 // percent too.
 var gainHeader = regexp.MustCompile(`(?i)gain|delta|[Δ∆]|diff|change|improve|speed-?up|increase|reduction|uplift|boost|saving|effect|faster|better|^\W*$|^\W*(?:vs\.?|relative|over) `)
+
+// gainAlone are headings that say nothing of what a change is of, so that it is of the metric
+// of its table.
+var gainAlone = regexp.MustCompile(`(?i)^\W*(?:(?:relative|rel\.?|total|net|throughput|%) ?)?(?:gain|delta|[Δ∆]|diff(?:erence)?|change|improvement|speed-?up|increase|uplift|effect)?(?: ?(?:%|vs\.? (?:base(?:line)?|stock|default|previous|first)))?\W*$`)
 
 // isGain reports whether a percentage or a factor of a column is a change.
 func isGain(header string, printed document.Change) bool {

@@ -167,7 +167,7 @@ func gainAt(s *sentence, index int) (gain, bool) {
 	case strings.HasPrefix(strings.ToLower(strings.TrimLeft(after, " ")), "scaling efficiency") || scalingBefore.MatchString(before):
 		found.share = true
 		return found, true
-	case foreign.MatchString(after) || (cautious.MatchString(before) && match == nil):
+	case denial.MatchString(before), foreign.MatchString(after) || (cautious.MatchString(before) && match == nil):
 		return found, false
 	case match != nil:
 		found.direction = directionOf(match)
@@ -184,6 +184,9 @@ func gainAt(s *sentence, index int) (gain, bool) {
 
 // byBefore is what stands right before the size of a change.
 var byBefore = regexp.MustCompile(`(?i)(?:\b(?:by|um)|提升了?|降低了?|增加了?|减少了?) ?$`)
+
+// denial says that something did not change by so much.
+var denial = regexp.MustCompile(`(?i)\b(?:not|never|rather than|instead of|no) (?:[a-z]+ ){0,2}(?:by )?$`)
 
 var scalingBefore = regexp.MustCompile(`(?i)scaling efficiency (?:of |is |= ?|: ?)?(?:about |~)?$`)
 
