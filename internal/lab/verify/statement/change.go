@@ -53,9 +53,9 @@ var (
 	quickWords   = `faster|quicker|speed[- ]?ups?|better|schneller|加速|快`
 	downWords    = `less|lower(?:ed|s)?|fewer|reduction|reduc(?:ed|es|ing)|decrease[ds]?|decreasing|drop(?:ped|s)?|smaller|slower|saved|savings?|cuts?|shorter|worse|loss|regression|down\b|weniger|langsamer|niedriger|降低|减少|下降`
 	changeAfter  = regexp.MustCompile(`(?i)^(?:[ -](?:relative|throughput|latency|overall|total|net|end-to-end|performance|TTFT|TPOT|ITL|E2E|decode|prefill|P99|mean|median|token)){0,2}[ -]?\(?(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))`)
-	changeBefore = regexp.MustCompile(`(?i)(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))(?:(?: |了)(?:(?:overall|total|end-to-end|e2e|serving|inference|system|its|our|average|throughput|latency|performance|it|this|that|the|ttft|tpot|itl|rate|output|mean|median|p99|decode|speed) ){0,3}(?:by|of|um)? ?(?:(?:a|an|about|around|roughly|nearly|almost|over|more than|up to|~|≈|factor of|another) ?){0,2})?$`)
+	changeBefore = regexp.MustCompile(`(?i)(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))(?:(?: ?[:=]? |了)(?:(?:overall|total|end-to-end|e2e|serving|inference|system|its|our|average|throughput|latency|performance|it|this|that|the|ttft|tpot|itl|rate|output|mean|median|p99|decode|speed) ){0,3}(?:by|of|um)? ?(?:(?:a|an|about|around|roughly|nearly|almost|over|more than|up to|~|≈|factor of|another) ?){0,2})?$`)
 	// Between two figures and their change, nothing of another thing.
-	filler   = regexp.MustCompile(`(?i)^(?:[\s,:=(\[—–~≈+\-/)]|\b(?:a|an|or|i\.e\.|that is|which|makes?|it|so|this|these|also|are|means|gives|for|on|the|same|machine|hardware|is|about|around|roughly|nearly|almost|up|down|by|of|um|reduced|increased|decreased|improved|faster|slower|higher|lower|reduction|increase|decrease|improvement|gain|speedup|per|second|token|tokens|output|total|only|now|just|over|more|than|at least|vllm|sglang|sec|user|tok/s|tokens/s|req/s|ms|s|GB|GiB|MB)\b|提升|提高|降低|了)*$`)
+	filler   = regexp.MustCompile(`(?i)^(?:[\s,:=(\[—–~≈+\-/)]|i\.e\.|\b(?:a|an|or|that is|which|makes?|it|so|this|these|also|are|means|gives|for|on|the|same|machine|hardware|is|about|around|roughly|nearly|almost|up|down|by|of|um|reduced|increased|decreased|improved|faster|slower|higher|lower|reduction|increase|decrease|improvement|gain|speedup|per|second|token|tokens|output|total|only|now|just|over|more|than|at least|vllm|sglang|sec|user|tok/s|tokens/s|req/s|ms|s|GB|GiB|MB)\b|提升|提高|降低|了)*$`)
 	foreign  = regexp.MustCompile(`(?i)^[ -]?(?:more |fewer |less |lower |higher |bigger |larger |smaller |cheaper |of (?:the |all |a |its |each |our |peak|those|requests|total)?)+ ?(?:the )?(?:gpus?|cards?|devices?|nodes?|cost|price|power|energy|memory|vram|requests|batch|parameters?|hardware|money|step|time\b|peak|bandwidth|users?|traffic|accuracy|lines|code|watts?|cases)|^[ -]?(?:fewer|less) (?:output |input )?tokens\b|^[ -]?(?:confidence|ci\b|of |load|utili[sz]|hit rate|quantile|percentile|sparsity|sla\b|accuracy|cheaper|discount|overhead|margin|fewer|noise|slack|idle|busy|headroom)`)
 	cautious = regexp.MustCompile(`(?i)(?:\b(?:at|under|within|with|only|top|p|of which|for|uses?|using|takes?|costs?|±|whereas|while|despite)|±) ?$`)
 	scaledBy = regexp.MustCompile(`(?i)normali[sz]ed|\bper[- ](gpu|device|card|npu)|/\s?(gpu|device|card|npu)|\beach (gpu|device|card)`)
@@ -66,7 +66,7 @@ func comparable(a, b *quantity) bool {
 	switch {
 	case a.isChange() && (a.kind != percent || b.kind != percent):
 		return false
-	case a.kind == devices || a.kind == money || a.ranged || b.ranged || a.signed || b.signed:
+	case a.kind == devices || a.ranged || b.ranged || a.signed || b.signed:
 		return false
 	case a.kind == b.kind:
 		return (a.kind != bare || a.unit == b.unit) && a.per == b.per && !(a.kind == users)
@@ -236,6 +236,28 @@ func (c *checker) checkChanges(s *sentence) {
 	}
 }
 
+var beforeAndAfter = regexp.MustCompile(`(?is)\b(?:before|baseline|old)\b.*\b(?:after|now|new|optimi[sz]ed)\b`)
+
+// checkTogether checks a short paragraph that gives two figures and their change a sentence
+// each: "Before: 1,000 tok/s. After: 1,500 tok/s. Improvement: 25 %."
+func (c *checker) checkTogether(p *paragraph) {
+	const most = 4 // sentences
+	if len(p.sentences) < 2 || len(p.sentences) > most {
+		return
+	}
+	joined := sentence{line: p.line}
+	for i := range p.sentences {
+		if len(p.sentences[i].quantities) > 2 {
+			return
+		}
+		joined.text += p.sentences[i].text + " "
+	}
+	joined.quantities = quantitiesIn(joined.text)
+	if beforeAndAfter.MatchString(joined.text) && len(joined.quantities) == 3 {
+		c.checkChanges(&joined)
+	}
+}
+
 // withinPair reports whether a percentage is itself one of two compared figures.
 func withinPair(pairs []pair, q *quantity) bool {
 	for _, p := range pairs {
@@ -282,7 +304,7 @@ func belongs(s *sentence, p *pair, g *gain, only bool) bool {
 	case g.end <= p.start && p.start-g.end <= reach && leadsTo.MatchString(s.text[g.end:p.start]):
 		return true
 	}
-	return only && p.old.kind != bare && (g.end <= p.start || g.start >= p.end)
+	return only && p.old.kind != bare
 }
 
 // withoutDifference is the text between two figures and their change, without the difference
@@ -359,6 +381,8 @@ func allowedFor(ratio document.Span, p *pair, g *gain) []document.Span {
 	lessIsBetter := p.old.kind == duration || p.old.kind == memory || p.old.kind == bare
 	fell := p.directed && ratio.Middle() < 1
 	switch {
+	case g.signed && g.number.Value < 0 && fell:
+		return []document.Span{fall}
 	case g.direction == downward && !fell && p.directed && !lessIsBetter:
 		return []document.Span{fall, rise}
 	case g.direction == downward:
@@ -428,7 +452,7 @@ func (c *checker) checkScaling(s *sentence, p *pair, g *gain, ratio document.Spa
 			most = math.Max(most, s.quantities[i].number.Value)
 		}
 	}
-	if most < 2 || g.kind != percent || !(oneDevice.MatchString(s.text)) {
+	if most < 2 || g.kind != percent || !(oneDevice.MatchString(s.text) || fromOne.MatchString(s.text)) {
 		return
 	}
 	efficiency := document.Between(100*ratio.Low/most, 100*ratio.High/most)
@@ -436,6 +460,8 @@ func (c *checker) checkScaling(s *sentence, p *pair, g *gain, ratio document.Spa
 		c.find(Percentage, Certain, s, fmt.Sprintf("%s → %s on %.0f devices is %.1f %% of %.0f times as much", p.old.number.Text, p.fresh.number.Text, most, efficiency.Middle(), most), "an efficiency is the ratio of rates by that of devices")
 	}
 }
+
+var fromOne = regexp.MustCompile(`(?i)\bfrom (?:1|one) to\b`)
 
 var oneDevice = regexp.MustCompile(`(?i)\b(?:1|one|a single|single)[ -]?(?:x\s?)?(?:(?:nvidia|amd) )?(?:gpu|card|device|accelerator|[a-z]{1,3}[0-9]{2,4}\b|rtx)`)
 
