@@ -60,6 +60,7 @@ var imports = map[string][]string{
 	"packed":               {},
 	"cuda":                 {"cuda/driver", "cuda/kernels"},
 	"cuda/driver":          {},
+	"cuda/driver/libcuda":  {"cuda/driver"},
 	"cuda/kernels":         {},
 	"cpu":                  {"cpu/kern", "model", "packed", "runner", "tensor", "sample"},
 	"ckpt":                 {"model", "tensor", "token"},
@@ -140,7 +141,7 @@ var commands = []string{"cmd/ossian", "command", "command/bench", "command/check
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal"},
+	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/text":                    {"token"},
 	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "lab/predict/local", "lab/race", "stat"},
@@ -155,6 +156,7 @@ var thirdParty = map[string][]string{
 	"charm.land/bubbles/v2":                {"terminal"},
 	"golang.org/x/term":                    {"terminal"},
 	"github.com/charmbracelet/ultraviolet": {"terminal"},
+	"github.com/ebitengine/purego":         {"cuda/driver/libcuda"}, // with the build tag cuda
 }
 
 // pure packages decide; they do no input or output, take no locks, and get time
