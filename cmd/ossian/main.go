@@ -2,6 +2,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -17,9 +18,16 @@ import (
 	"ossian/internal/command/serve"
 	"ossian/internal/command/store"
 	"ossian/internal/command/synth"
+	"ossian/internal/self"
 )
 
-func main() { os.Exit(command.Main(root())) }
+func main() {
+	// Before anything else: this may start the program's other form in its place.
+	if line := self.Switch(self.Device(os.Args[1:], os.Getenv)); line != "" {
+		fmt.Fprintln(os.Stderr, "ossian:", line)
+	}
+	os.Exit(command.Main(root()))
+}
 
 // root is the command tree. What bench measures in this process is what serve serves.
 func root() *cobra.Command {

@@ -3,8 +3,7 @@
 //
 // Calling a C library needs a program that the system's dynamic loader has started, so Open is real
 // only with the build tag cuda on Linux, where purego makes the calls; Windows needs no tag. Every
-// other build has an Open whose error is ErrNotBuilt, and is a static file without purego (cuda.md
-// 4). Find works in every build: the static form of the program asks it whether the other form is
+// other build is a static file without purego whose Open opens nothing (cuda.md 4). Find works in every build: the static form of the program asks it whether the other form is
 // worth starting.
 package libcuda
 

@@ -10,6 +10,9 @@ import (
 	"ossian/internal/cuda/driver"
 )
 
+// Built says that this program can call a driver.
+const Built = true
+
 // Open loads the CUDA driver and returns its functions. Init of the result comes first. A machine
 // without a driver is a *NotFoundError.
 func Open() (*driver.Driver, error) {

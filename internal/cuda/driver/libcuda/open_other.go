@@ -4,5 +4,14 @@ package libcuda
 
 import "ossian/internal/cuda/driver"
 
-// Open returns ErrNotBuilt: this program cannot call the driver.
-func Open() (*driver.Driver, error) { return nil, ErrNotBuilt }
+// Built says that this program can call a driver.
+const Built = false
+
+// Open returns an error: a *NotFoundError on a machine without a driver, since no other program
+// would find one there, else ErrNotBuilt.
+func Open() (*driver.Driver, error) {
+	if _, err := Find(); err != nil {
+		return nil, err
+	}
+	return nil, ErrNotBuilt
+}

@@ -50,7 +50,9 @@ func (r *recorder) library() *library {
 func at[T any](word uintptr) *T { return (*T)(*(*unsafe.Pointer)(unsafe.Pointer(&word))) }
 
 // bytesAt copies memory behind a word.
-func bytesAt(word uintptr, length int) []byte { return slices.Clone(unsafe.Slice(at[byte](word), length)) }
+func bytesAt(word uintptr, length int) []byte {
+	return slices.Clone(unsafe.Slice(at[byte](word), length))
+}
 
 // Every function of the driver calls one symbol with the words that cuda.h declares. A star is a
 // pointer: it must not be 0.
@@ -103,11 +105,15 @@ func TestWords(t *testing.T) {
 		{func() error { return ignore(d.GetFunction(60, "name")) }, "cuModuleGetFunction", []uintptr{star, 60, star}},
 		{func() error { return ignore(d.FuncGet(70, driver.FuncRegisters)) }, "cuFuncGetAttribute", []uintptr{star, 4, 70}},
 		{func() error { return d.FuncSet(70, driver.FuncMaxDynamicShared, 1<<16) }, "cuFuncSetAttribute", []uintptr{70, 8, 1 << 16}},
-		{func() error { return d.Launch(&driver.Launch{Function: 70, Grid: driver.Dim3{X: 1, Y: 2, Z: 3}, Block: driver.Dim3{X: 4, Y: 5, Z: 6}, Shared: 7, Stream: 50, Params: some}) },
+		{func() error {
+			return d.Launch(&driver.Launch{Function: 70, Grid: driver.Dim3{X: 1, Y: 2, Z: 3}, Block: driver.Dim3{X: 4, Y: 5, Z: 6}, Shared: 7, Stream: 50, Params: some})
+		},
 			"cuLaunchKernel", []uintptr{70, 1, 2, 3, 4, 5, 6, 7, 50, 0, star}},
 		{func() error { return d.Launch(&driver.Launch{Function: 70}) }, "cuLaunchKernel", []uintptr{70, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
 		{func() error { return d.Launch(&driver.Launch{Function: 70, Params: some, Overlap: true}) }, "cuLaunchKernelEx", []uintptr{star, 70, 0, star}},
-		{func() error { return ignore(d.EncodeTensor(&driver.TensorBox{ElementType: driver.BFloat16, Base: 1 << 40, Swizzle128: true})) },
+		{func() error {
+			return ignore(d.EncodeTensor(&driver.TensorBox{ElementType: driver.BFloat16, Base: 1 << 40, Swizzle128: true}))
+		},
 			"cuTensorMapEncodeTiled", []uintptr{star, 9, 2, 1 << 40, star, star, star, star, 0, 3, 2, 0}},
 		{func() error { return ignore(d.StreamCreate()) }, "cuStreamCreate", []uintptr{star, 1}},
 		{func() error { return d.StreamDestroy(50) }, "cuStreamDestroy_v2", []uintptr{50}},
