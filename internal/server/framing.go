@@ -24,13 +24,13 @@ type framing struct {
 	line   []byte // so far, of a head or of a chunk's size; no longer than mostLine
 	long   bool   // the line was longer
 	skip   int64  // bytes of a body, or of a chunk with its line end, to come
-	heads  int64  // that have come as a whole
 	first  bool   // the line is the request's own
 	old    bool   // HTTP/1.0
 	length []byte // Content-Length; nil = none
 	coded  int    // Transfer-Encoding headers
 	bad    bool   // the head so far is ambiguous
 
+	heads    atomic.Int64 // that have come as a whole
 	firstBad atomic.Int64 // number of the first ambiguous head, from 1; 0 = none so far
 }
 
@@ -129,9 +129,9 @@ func (f *framing) headLine(line []byte, long bool) {
 
 // headEnds decides what follows a head.
 func (f *framing) headEnds() {
-	f.heads++
+	f.heads.Add(1)
 	if f.bad {
-		f.firstBad.CompareAndSwap(0, f.heads)
+		f.firstBad.CompareAndSwap(0, f.heads.Load())
 		f.state = lost
 		return
 	}
@@ -182,5 +182,5 @@ func (f *framing) begin() {
 // lose gives up: no head behind this place is trusted.
 func (f *framing) lose() {
 	f.state = lost
-	f.firstBad.CompareAndSwap(0, f.heads+1)
+	f.firstBad.CompareAndSwap(0, f.heads.Load()+1)
 }

@@ -42,28 +42,41 @@ type peer struct {
 const slowBody = 2 * time.Second
 
 // slowest returns the connection whose body is awaited longest, nil if none is slow.
-func (p *peer) slowest() *idler {
+func (p *peer) slowest() (gone *idler, soon bool) {
 	if p.awaited.Len() == 0 {
-		return nil
+		return nil, false
 	}
 	first := p.awaited.Front().Value.(*idler)
 	if time.Since(first.since) < slowBody {
-		return nil
+		return nil, false
 	}
-	return first
+	return first, false
 }
 
-// longest returns the idle connection that is to go, nil without any.
-func (p *peer) longest() *idler {
+// longest returns the idle connection that is to go, nil without any among the first looked at.
+// One whose request has come, but has not been read yet, is not idle: it is in the list only
+// because this machine is busy, and soon says that there are such.
+func (p *peer) longest() (gone *idler, soon bool) {
 	list := &p.idle
 	if p.fresh.Len() > p.idle.Len() {
 		list = &p.fresh
 	}
-	if list.Len() == 0 {
-		return nil
+	at := list.Front()
+	for range mostAsked {
+		if at == nil {
+			break
+		}
+		here := at.Value.(*idler)
+		if !here.conn.asked() {
+			return here, false
+		}
+		at, soon = at.Next(), true
 	}
-	return list.Front().Value.(*idler)
+	return nil, soon
 }
+
+// mostAsked is how many connections of a peer are looked at for one that is idle.
+const mostAsked = 64
 
 // An idler is an idle connection.
 type idler struct {
@@ -128,30 +141,32 @@ func (r *roster) leave(c *counted) {
 	}
 }
 
-// evict closes an idle connection, or a slow one, and reports whether there was one.
-func (r *roster) evict() bool {
+// evict closes an idle connection, or a slow one, and reports whether there was one; soon
+// says that there was none only because requests wait to be read.
+func (r *roster) evict() (evicted, soon bool) {
 	r.mu.Lock()
-	gone := r.oldest((*peer).longest)
+	gone, soon := r.oldest((*peer).longest)
 	if gone == nil {
-		gone = r.oldest((*peer).slowest)
+		gone, _ = r.oldest((*peer).slowest)
 	}
 	if gone != nil {
 		r.leave(gone.conn)
 	}
 	r.mu.Unlock()
 	if gone == nil {
-		return false
+		return false, soon
 	}
 	_ = gone.conn.Close() // whose goroutine sees that, and ends
-	return true
+	return true, false
 }
 
 // oldest returns what choose finds at the peer with most connections of those where it
-// finds one.
-func (r *roster) oldest(choose func(*peer) *idler) (oldest *idler) {
+// finds one, and whether it said soon of any.
+func (r *roster) oldest(choose func(*peer) (*idler, bool)) (oldest *idler, soon bool) {
 	var most *peer
 	for _, who := range r.peers {
-		first := choose(who)
+		first, here := choose(who)
+		soon = soon || here
 		if first == nil {
 			continue
 		}
@@ -159,7 +174,7 @@ func (r *roster) oldest(choose func(*peer) *idler) (oldest *idler) {
 			most, oldest = who, first
 		}
 	}
-	return oldest
+	return oldest, soon
 }
 
 // peerOf returns whom an address counts for: an IPv4 address, or the network of an IPv6

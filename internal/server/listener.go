@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -113,9 +114,7 @@ func (l *limited) take(conn net.Conn, place chan struct{}) *counted {
 	accepted.frames.begin()
 	sys, _ := conn.(syscall.Conn)
 	if place == l.spare {
-		if len(l.room) == cap(l.room) && l.roster.evict() {
-			l.metrics.IdleClosed()
-		}
+		l.makeRoom()
 		select {
 		case l.room <- struct{}{}: // somebody has left meanwhile, or had to
 			accepted.place = l.room
@@ -140,6 +139,24 @@ func (l *limited) take(conn net.Conn, place chan struct{}) *counted {
 	return accepted
 }
 
+// makeRoom closes an idle connection where all places are taken. Where requests wait to be read
+// it gives the machine a few moments to do so: afterwards their connections are busy, or idle.
+func (l *limited) makeRoom() {
+	for range 50 {
+		if len(l.room) < cap(l.room) {
+			return
+		}
+		evicted, soon := l.roster.evict()
+		if evicted {
+			l.metrics.IdleClosed()
+		}
+		if !soon {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // A counted connection makes room when it is closed.
 type counted struct {
 	net.Conn
@@ -149,8 +166,8 @@ type counted struct {
 	peer  netip.Addr
 	until time.Time // when the request of a spare connection has to be here; zero = an ordinary one
 
-	frames framing // of requests; not looked at below TLS
-	begun  int64   // requests that have reached a handler
+	frames framing      // of requests; not looked at below TLS
+	begun  atomic.Int64 // requests that have reached a handler
 }
 
 // Read implements net.Conn.
@@ -168,8 +185,14 @@ func (c *counted) next() bool {
 	if c == nil {
 		return true
 	}
-	c.begun++
-	return !c.frames.ambiguous(c.begun)
+	return !c.frames.ambiguous(c.begun.Add(1))
+}
+
+// asked reports whether a request is here, or the beginning of one, that no handler has seen: in
+// the socket, where a busy machine leaves it for a while, or in what was read from it.
+func (c *counted) asked() bool {
+	sys := c.syscallConn()
+	return c.frames.heads.Load() > c.begun.Load() || (sys != nil && unread(sys))
 }
 
 // syscallConn returns the socket, nil if there is none to look at.

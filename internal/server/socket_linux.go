@@ -44,6 +44,20 @@ func quietFor(c syscall.Conn, secure bool) (quiet time.Duration) {
 	return quiet
 }
 
+// unread reports whether something has come from the peer of a connection that nobody here has
+// read yet.
+func unread(c syscall.Conn) (waits bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		waits = err == nil && n > 0
+	})
+	return waits
+}
+
 // descriptorLimit is how many files and connections the process may have; 0 = unknown.
 func descriptorLimit() int64 {
 	var lim unix.Rlimit

@@ -13,5 +13,8 @@ func giveUpAfter(syscall.Conn, time.Duration) {}
 // quietFor is not known on this system.
 func quietFor(syscall.Conn, bool) time.Duration { return 0 }
 
+// unread is not known on this system.
+func unread(syscall.Conn) bool { return false }
+
 // descriptorLimit is not known on this system.
 func descriptorLimit() int64 { return 0 }
