@@ -2,7 +2,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -22,10 +21,7 @@ import (
 )
 
 func main() {
-	// Before anything else: this may start the program's other form in its place.
-	if line := self.Switch(self.Device(os.Args[1:], os.Getenv)); line != "" {
-		fmt.Fprintln(os.Stderr, "ossian:", line)
-	}
+	self.Switch(self.Device(os.Args[1:], os.Getenv)) // first: it may start the program's other form in its place
 	os.Exit(command.Main(root()))
 }
 

@@ -6,7 +6,7 @@
 // behind it lies the dynamic one (build tag cuda), compressed. Where a GPU is wanted and a driver is
 // there, Switch unpacks that one into memory and executes it in this process: same pid, arguments
 // and terminal. Whatever stands in the way of that leaves the static form running, on processors,
-// with a line of words (cuda.md 4).
+// and the reason is what libcuda.Open says (cuda.md 4).
 package self
 
 import (

@@ -25,27 +25,26 @@ const trialTime = 20 * time.Second
 
 // Switch is the first thing that the program does. Where the device that is asked for may be a GPU,
 // this form of the program cannot call a driver and there is one, it executes the form that can, and
-// does not return. Else it returns the line that tells people why no GPU is used, and "" where there
-// is nothing to tell: no GPU is wanted, this form can use one, or the machine has no driver (which
-// is for the one to say who asked for cuda).
-func Switch(device string) (line string) {
+// does not return. Where that fails it returns, and libcuda.Open says why, in the line by which
+// people are told what computes. It returns silently where there is nothing to tell: no GPU is
+// wanted, this form can use one, or the machine has no driver.
+func Switch(device string) {
 	arrived := arrive()
 	if arrived {
 		name := [16]byte([]byte("ossian\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")) // it is the number of a descriptor
 		_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0, 0, 0)  // only lists of processes show it
 	}
 	if libcuda.Built || !mayUseGPU(device) {
-		return ""
+		return
 	}
-	library, err := libcuda.Find()
-	if err != nil {
-		return ""
+	if _, err := libcuda.Find(); err != nil {
+		return
 	}
-	reason := "neither of its forms can call it"
+	reason := errors.New("neither form of this program can call it")
 	if !arrived {
-		reason = other().Error()
+		reason = other()
 	}
-	return fmt.Sprintf("no GPU is used although NVIDIA's driver is there (%s): %s", library, reason)
+	libcuda.Because(reason)
 }
 
 // mayUseGPU reports whether a device is a GPU, or whatever there is.

@@ -204,7 +204,7 @@ func TestSwitch(t *testing.T) {
 			t.Errorf("%v: %+v", c.args, got)
 		}
 	}
-	if got := p.run(t, library, p.static, "run"); got.Dynamic || !strings.Contains(got.Line, "built without CUDA") || !strings.Contains(got.Line, library) {
+	if got := p.run(t, library, p.static, "run"); got.Dynamic || !strings.Contains(got.Line, "built without CUDA") {
 		t.Errorf("one form only: %+v", got)
 	}
 	if got := p.run(t, library, p.dynamic, "run"); !got.Dynamic || got.Line != "" || got.Path != p.dynamic {
@@ -281,7 +281,7 @@ func TestSwitchFails(t *testing.T) {
 	p.write(t, damaged, []byte("no program"), version)
 	fails("no program", damaged, "exec format error")
 	p.write(t, damaged, p.read(t, p.static), version)
-	fails("a second form that is static too", damaged, "neither of its forms")
+	fails("a second form that is static too", damaged, "neither form")
 
 	// A loader that is not there, and one that does not find a library.
 	for from, to := range map[string]string{"/ld-linux": "/ld-linuy", "libdl.so.2": "libdl.so.x"} {

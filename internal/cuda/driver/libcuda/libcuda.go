@@ -16,6 +16,13 @@ import (
 // ErrNotBuilt is the error of Open in a program that cannot call the driver.
 var ErrNotBuilt = errors.New("this program is built without CUDA: on Linux take the program of a release, which has it, or build with -tags cuda")
 
+// An unusable error is why this program cannot call the driver, where more is known than
+// ErrNotBuilt; it is one.
+type unusable struct{ reason error }
+
+func (e *unusable) Error() string   { return e.reason.Error() }
+func (e *unusable) Unwrap() []error { return []error{e.reason, ErrNotBuilt} }
+
 // A NotFoundError says that this machine has no CUDA driver, which is a normal outcome.
 type NotFoundError struct {
 	Name  string   // "libcuda.so.1"

@@ -26,8 +26,14 @@ func TestNotBuilt(t *testing.T) {
 		}
 	}
 	writeLibrary(t, filepath.Join(dir, Soname), elf.ELFCLASS64, machines[runtime.GOARCH])
-	if _, err := Open(); !errors.Is(err, ErrNotBuilt) {
+	if _, err := Open(); err != ErrNotBuilt {
 		t.Errorf("error %v, want ErrNotBuilt", err)
+	}
+	reason := errors.New("no loader")
+	Because(reason)
+	t.Cleanup(func() { known = nil })
+	if _, err := Open(); !errors.Is(err, ErrNotBuilt) || !errors.Is(err, reason) || err.Error() != "no loader" {
+		t.Errorf("error %v, want the reason that is known", err)
 	}
 }
 

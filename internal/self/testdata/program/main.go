@@ -4,7 +4,7 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"os"
 	"strings"
 
@@ -13,7 +13,14 @@ import (
 )
 
 func main() {
-	line := self.Switch(self.Device(os.Args[1:], os.Getenv))
+	device := self.Device(os.Args[1:], os.Getenv)
+	self.Switch(device)
+	line := ""
+	if !libcuda.Built && (device == "auto" || device == "cuda") {
+		if _, err := libcuda.Open(); errors.Is(err, libcuda.ErrNotBuilt) {
+			line = err.Error()
+		}
+	}
 	path, err := self.Path()
 	if err != nil {
 		path = err.Error() // an empty root has no /proc to ask
@@ -24,13 +31,6 @@ func main() {
 		if strings.HasPrefix(pair, "OSSIAN_") {
 			left = append(left, pair)
 		}
-	}
-	if len(os.Args) > 2 && os.Args[2] == "open" {
-		d, err := libcuda.Open()
-		if err == nil {
-			err = d.Init()
-		}
-		line += fmt.Sprint("open: ", err)
 	}
 	answer := map[string]any{"dynamic": libcuda.Built, "line": line, "pid": os.Getpid(), "args": os.Args, "path": path, "name": strings.TrimSpace(string(name)), "left": left}
 	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
