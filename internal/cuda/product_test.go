@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/soak"
 	"ossian/internal/tensor"
 )
 
@@ -271,5 +272,31 @@ func TestProductTraffic(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLinearRandom compares products of random sizes with float64, and tokens alone with all.
+func TestLinearRandom(t *testing.T) {
+	rng := rand.New(rand.NewPCG(25, 26))
+	for range soak.Cases(t, 6, 200) {
+		dtype := packTypes[rng.IntN(len(packTypes))]
+		rows, cols, tokens := 1+rng.IntN(200), 32*(1+rng.IntN(50)), 1+rng.IntN(200)
+		t.Run(fmt.Sprintf("%v/%dx%d/%d", dtype, rows, cols, tokens), func(t *testing.T) {
+			r := newRig(t)
+			source, weights := encoded(t, dtype, normals(rng, rows*cols, 1), rows, cols)
+			weights = rounded(dtype, weights)
+			w := onCard(r, source, false)
+			x := newActivations(r, normals(rng, tokens*cols, 1), cols)
+			all := runLinear(r, x, w, 0, tokens)
+			for range 5 {
+				token := rng.IntN(tokens)
+				want, bound := make([]float64, rows), make([]float64, rows)
+				for i := range want {
+					want[i], bound[i] = product(weights[i*cols:][:cols], x.rows[token], 0)
+				}
+				compare(t, fmt.Sprint("token ", token), all[token], want, bound)
+				sameBits(t, fmt.Sprint("token ", token), runLinear(r, x.from(token), w, 0, 1)[0], all[token])
+			}
+		})
 	}
 }

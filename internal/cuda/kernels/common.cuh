@@ -10,6 +10,10 @@
 
 typedef __nv_bfloat16 bf16;
 
+// warp_number gives the warp of this thread, in a way that lets the compiler know that all lanes have the
+// same: it then needs no code for lanes that part ways. All lanes have to call it.
+__device__ __forceinline__ int warp_number() { return __shfl_sync(0xffffffff, threadIdx.x >> 5, 0); }
+
 // shared_address gives the address that instructions on shared memory take.
 __device__ __forceinline__ uint32_t shared_address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
 

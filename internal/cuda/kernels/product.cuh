@@ -143,7 +143,7 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
   __shared__ __align__(128) uint8_t shared[4 * 2 * STAGE];
   const Tile tile = tile_of<MODE, TOKENS>(a);
   if (tile.count <= 0) return;
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int lane = threadIdx.x & 31, warp = warp_number();
   const int groups = (a.rows + 15) >> 4, per_block = 4 / a.chunks;
   const int group = blockIdx.x * per_block + warp / a.chunks, chunk = warp % a.chunks;
   // Groups behind the last one (a block's rest, or columns of dst that are filled up) have no weights.
@@ -218,7 +218,7 @@ __device__ __forceinline__ void product_prefill(const ProductArgs& a) {
   constexpr int TOKEN_BYTES = PREFILL_TOKENS * 128, STAGE = TOKEN_BYTES + PREFILL_GROUPS * Weights::BYTES;
   const Tile tile = tile_of<MODE, PREFILL_TOKENS>(a);
   if (tile.count <= 0) return;
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int lane = threadIdx.x & 31, warp = warp_number();
   const int groups = (a.rows + 15) >> 4, first_group = blockIdx.x * PREFILL_GROUPS;
   const int mine = (warp & 3) * 2, column = (warp >> 2) * 64;  // this warp's first group and token of the block's
 

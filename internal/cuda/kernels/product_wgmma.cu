@@ -82,7 +82,7 @@ __device__ __forceinline__ void product_wgmma(const TensorProductArgs& args) {
   constexpr int COUNT = TOKENS / 2, STAGE = TOKENS * 128;
   const ProductArgs a = args.product;
   __shared__ __align__(8) Ring ring;
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, first_token = blockIdx.y * TOKENS;
+  const int lane = threadIdx.x & 31, warp = warp_number(), first_token = blockIdx.y * TOKENS;
   ring.start();
   if (warp == WARPS) {
     for (int unit = 0; lane == 0 && unit < a.units; unit++) {
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_plain_128(const _
   constexpr int TOKENS = 128, COUNT = TOKENS / 2, TILE = 64 * 128, STAGE = 4 * TILE;  // two of 64 rows, then the tokens
   const ProductArgs a = args.product;
   __shared__ __align__(8) Ring ring;
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, first_token = blockIdx.y * TOKENS;
+  const int lane = threadIdx.x & 31, warp = warp_number(), first_token = blockIdx.y * TOKENS;
   ring.start();
   if (warp == WARPS) {
     for (int unit = 0; lane == 0 && unit < a.units; unit++) {
