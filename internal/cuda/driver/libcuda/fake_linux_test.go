@@ -15,7 +15,7 @@ import (
 )
 
 // fakeDriver compiles testdata/fake.c to a libcuda.so.1 that Find finds first.
-func fakeDriver(t *testing.T) {
+func fakeDriver(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
 	if text, err := exec.Command("gcc", "-shared", "-fPIC", "-o", filepath.Join(dir, Soname), "testdata/fake.c").CombinedOutput(); err != nil {
@@ -144,5 +144,25 @@ func TestFakeDriverErrors(t *testing.T) {
 	}
 	if _, err := Open(); err == nil || !strings.Contains(err.Error(), "loading NVIDIA's driver") {
 		t.Errorf("a library that ends too early: %v", err)
+	}
+}
+
+// What a launch costs beside the driver's own work, which here is a copy of some words.
+func BenchmarkLaunch(b *testing.B) {
+	fakeDriver(b)
+	d, err := Open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	memory, err := d.MemAlloc(256)
+	if err != nil {
+		b.Fatal(err)
+	}
+	launch := &driver.Launch{Function: 70, Params: append(binary.LittleEndian.AppendUint64(nil, uint64(memory)), make([]byte, 64)...)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := d.Launch(launch); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
