@@ -132,6 +132,14 @@ bits() {
   diff <(sort "$out/digests-1.txt") <(sort "$out/digests-2.txt") # tests end in any order
 }
 
+# kernels: times of kernels at shapes of models, by the card's own events.
+kernels() {
+  export OSSIAN_CARD=${device%%:*} OSSIAN_KERNELS=$out/kernels.csv
+  test "$device" = "${device#*:}" || export CUDA_VISIBLE_DEVICES=${device#*:}
+  cd "$programs" && ./cuda.test -test.v -test.timeout 10m -test.run '^TestKernelTimes$' || return
+  awk -F, 'NR > 1 && $8 > read { read = $8 } NR > 1 && $10 > rate { rate = $10 } END { printf "%d rows, at most %.0f GB/s and %.1f TFLOP/s", NR - 1, read, rate }' "$OSSIAN_KERNELS" >"$out/kernels.remark"
+}
+
 # synth PRESET: a checkpoint with random weights, which are never zeros.
 synth() { "$programs/ossian" synth "$1" "$work/$1"; }
 
@@ -204,9 +212,10 @@ run() {
   phase before 10 "$me" part machine
   phase cards 60 "$me" part cards
   phase texts 60 "$me" part texts
-  phase tests-1 90 "$me" part tests 1
-  phase tests-2 90 "$me" part tests 2
+  phase tests-1 75 "$me" part tests 1
+  phase tests-2 75 "$me" part tests 2
   phase bits 10 "$me" part bits
+  phase kernels 120 "$me" part kernels
   models
   phase sanitizer 60 "$me" part sanitizer
   phase after 10 "$me" part machine
