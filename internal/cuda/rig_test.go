@@ -20,8 +20,8 @@ type rig struct {
 // with the test, after which the emulator is asked what was left behind.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	machine := emu.New(emu.Card{})
-	r := &rig{t: t, machine: machine, drv: machine.Driver()}
+	machine, drv := testCard(t, emu.Card{})
+	r := &rig{t: t, machine: machine, drv: drv}
 	r.must(r.drv.Init())
 	device, err := r.drv.DeviceGet(0)
 	r.must(err)
@@ -82,5 +82,6 @@ func download[T any](r *rig, at driver.Ptr, count int) []T {
 	values := make([]T, count)
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), count*int(unsafe.Sizeof(*new(T))))
 	r.must(r.drv.CopyToHost(data, at))
+	digest(r.t, data)
 	return values
 }
