@@ -35,12 +35,16 @@ func (w *Warp) place(lane int, at uint64, n int, what string) int {
 	return int(at)
 }
 
+// span returns the cells of n bytes.
+func (b *Block) span(at, n int) (from, end int) {
+	return at >> b.shift, (at + n + b.Kernel.Grain - 1) >> b.shift
+}
+
 // SharedRead returns n bytes, having checked that they are there and that no race is possible.
 func (w *Warp) SharedRead(lane int, at uint64, n int) []byte {
 	i := w.place(lane, at, n, "read")
 	if w.Block.checks {
-		grain := w.Block.Kernel.Grain
-		for c := i / grain; c < (i+n+grain-1)/grain; c++ {
+		for c, end := w.Block.span(i, n); c < end; c++ {
 			w.checkRead(lane, i, &w.Block.cells[c])
 			w.noteRead(lane, c)
 		}
@@ -90,8 +94,7 @@ func (w *Warp) noteRead(lane, index int) {
 func (w *Warp) SharedWrite(lane int, at uint64, n int) []byte {
 	i := w.place(lane, at, n, "write")
 	if w.Block.checks {
-		grain := w.Block.Kernel.Grain
-		for c := i / grain; c < (i+n+grain-1)/grain; c++ {
+		for c, end := w.Block.span(i, n); c < end; c++ {
 			w.checkWrite(lane, i, c)
 			w.noteWrite(lane, c)
 		}
@@ -208,8 +211,7 @@ func (b *Block) stuck() {
 func (w *Warp) SharedAtomic(lane int, at uint64, n int) []byte {
 	i := w.place(lane, at, n, "atomic access")
 	if w.Block.checks {
-		grain := w.Block.Kernel.Grain
-		for index := i / grain; index < (i+n+grain-1)/grain; index++ {
+		for index, end := w.Block.span(i, n); index < end; index++ {
 			c := &w.Block.cells[index]
 			if !c.atomic || c.flight {
 				w.checkRead(lane, i, c)

@@ -134,6 +134,19 @@ func (p *parser) fastFloat(src [3]int) {
 				D[i] = arith.Bits32(arith.F32(X[i]) - arith.F32(Y[i]))
 			}
 		}
+	case "fma":
+		z := src[2]
+		p.in.Run = func(w *exec.Warp, _ uint32) {
+			D, X, Y, Z := &w.R[d], &w.R[x], &w.R[y], &w.R[z]
+			for i := range D {
+				s := float64(arith.F32(X[i]))*float64(arith.F32(Y[i])) + float64(arith.F32(Z[i]))
+				if math.Float64bits(s)&0x0fff_ffff != 0 { // far from a tie: arith.Fused sees to the others
+					D[i] = arith.Bits32(float32(s))
+				} else {
+					D[i] = arith.Fused(X[i], Y[i], Z[i])
+				}
+			}
+		}
 	case "mul":
 		p.in.Run = func(w *exec.Warp, _ uint32) {
 			D, X, Y := &w.R[d], &w.R[x], &w.R[y]
