@@ -60,6 +60,12 @@ vuln:
 generate:
 	./_tools/generate.sh --check
 
+# The pinned compilers must reproduce the committed PTX of internal/cuda/kernels byte for byte.
+# They come from the Python package index into $(MODELS)/cuda; needs g++, no GPU.
+.PHONY: cuda
+cuda:
+	./_tools/cuda/build.sh -d $(MODELS)/cuda --check
+
 # Each fuzz target for FUZZTIME; seeds always run with go test.
 fuzz:
 	./_tools/fuzz.sh $(FUZZTIME)

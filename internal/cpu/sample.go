@@ -71,10 +71,8 @@ func (d *Device) weighIDs(keys []uint64, x []float32, w sample.Weighing) (n int,
 // history returns the history of a row with the ids that the host lacks.
 func (d *Device) history(worker, index int) []int32 {
 	row := &d.step.batch.Rows[index]
-	params := row.Params
 	need := row.Start + row.Len
-	penalised := params.FrequencyPenalty != 0 || params.PresencePenalty != 0 || (params.RepetitionPenalty != 0 && params.RepetitionPenalty != 1)
-	if !penalised || len(row.History) >= need {
+	if !row.Params.Penalizes() || len(row.History) >= need {
 		return row.History
 	}
 	ids := d.workers[worker].history[:need]

@@ -16,11 +16,12 @@ type queue struct {
 	stream    driver.Stream
 	modules   map[string]driver.Module   // by name of the source
 	functions map[string]driver.Function // by name of the kernel
+	shared    map[driver.Function]uint32 // dynamic shared memory that was asked for, above what every kernel may have
 	err       error
 }
 
 func newQueue(drv *driver.Driver, stream driver.Stream) *queue {
-	return &queue{drv: drv, stream: stream, modules: map[string]driver.Module{}, functions: map[string]driver.Function{}}
+	return &queue{drv: drv, stream: stream, modules: map[string]driver.Module{}, functions: map[string]driver.Function{}, shared: map[driver.Function]uint32{}}
 }
 
 // launch runs a kernel with the arguments args, a struct of fixed-size fields that is laid out as
@@ -30,6 +31,12 @@ func launch[A any](q *queue, kernel string, grid driver.Dim3, threads, shared ui
 		return
 	}
 	function, err := q.function(kernel)
+	if err == nil && shared > q.shared[function] && shared > 48<<10 {
+		// What goes beyond 48 KiB has to be allowed for each kernel, once.
+		if err = q.drv.FuncSet(function, driver.FuncMaxDynamicShared, int(shared)); err == nil {
+			q.shared[function] = shared
+		}
+	}
 	if err == nil {
 		err = q.drv.Launch(&driver.Launch{Function: function, Grid: grid, Block: driver.Dim3{X: threads, Y: 1, Z: 1}, Shared: shared,
 			Stream: q.stream, Params: unsafe.Slice((*byte)(unsafe.Pointer(args)), unsafe.Sizeof(*args))})
@@ -71,5 +78,6 @@ func (q *queue) close() (first error) {
 	}
 	clear(q.modules)
 	clear(q.functions)
+	clear(q.shared)
 	return first
 }

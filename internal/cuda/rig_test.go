@@ -10,9 +10,10 @@ import (
 
 // A rig is an emulated card with one stream: what a test of kernels needs.
 type rig struct {
-	t   *testing.T
-	drv *driver.Driver
-	q   *queue
+	t       *testing.T
+	machine *emu.Machine
+	drv     *driver.Driver
+	q       *queue
 }
 
 // newRig opens the emulator with all its checks. Memory that a test allocates by the rig is freed
@@ -20,7 +21,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	machine := emu.New(emu.Card{})
-	r := &rig{t: t, drv: machine.Driver()}
+	r := &rig{t: t, machine: machine, drv: machine.Driver()}
 	r.must(r.drv.Init())
 	device, err := r.drv.DeviceGet(0)
 	r.must(err)

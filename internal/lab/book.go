@@ -78,7 +78,7 @@ func (b *book) mend(open map[string]ledger.Line, torn []byte) error {
 func (b *book) take(line ledger.Line) {
 	switch line.Kind {
 	case ledger.KindTrial:
-		repeated := line.Trial.State == ledger.StateCut && (line.Trial.Reason == reasonInterrupted || line.Trial.Reason == reasonKilled)
+		repeated := line.Trial.State == ledger.StateCut && slices.Contains([]string{reasonInterrupted, reasonKilled, reasonMachine}, line.Trial.Reason)
 		if line.Trial.State != ledger.StateBegun && !repeated {
 			b.trials[line.Key] = line
 		}

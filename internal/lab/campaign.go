@@ -76,8 +76,9 @@ type chapter struct {
 	all     []alternative
 	answers []Answer // of the baseline; nil: not asked yet
 	mainly  planfile.Workload
-	breaks  string // bound of the plan that the baseline breaks; empty: none
-	works   string // why nothing can be decided: the baseline's failure; empty: it works
+	service service // what is known of the bounds that the baseline has to keep
+	untried bool    // the budget ended before all options had been tried
+	works   string  // why nothing can be decided: the baseline's failure; empty: it works
 }
 
 // Run carries out a campaign, or goes on with one, and returns when it is over, cut or cannot go on. An

@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -77,6 +78,9 @@ func (c *chapter) design(ctx context.Context, factors []int, good []raced) ([]in
 			break
 		}
 		outcomes, err := c.block(ctx, round, number, order, settings)
+		if errors.Is(err, errBudgetEnded) {
+			break
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"ossian/internal/lab/ledger"
@@ -52,7 +53,7 @@ func (c *chapter) workingEngines(ctx context.Context) ([]planfile.Engine, error)
 	best := 0.0
 	for at, engine := range c.plan.Engines {
 		try, err := c.firstRun(ctx, shot{setting: *defaults(engine), workload: c.mainly, role: ledger.RoleEngine, share: smokeShare}, best)
-		if err != nil {
+		if err != nil && !errors.Is(err, errBudgetEnded) {
 			return nil, err
 		}
 		tries[at] = try
@@ -66,7 +67,7 @@ func (c *chapter) workingEngines(ctx context.Context) ([]planfile.Engine, error)
 			continue
 		}
 		if err := c.book.decide(ledger.Decision{Stage: ledger.StageEngine, Model: c.model, Subject: engine.Name, Setting: defaults(engine), Workload: c.mainly.Name,
-			Metric: c.plan.Objective.Metric, Verdict: ledger.Rejected, Rule: ruleSmoke, Reason: reason, Trials: []string{tries[at].id}}); err != nil {
+			Metric: c.plan.Objective.Metric, Verdict: c.verdictOf(tries[at]), Rule: ruleSmoke, Reason: reason, Trials: ids(tries[at])}); err != nil {
 			return nil, err
 		}
 		c.Say(fmt.Sprintf("engine %s is out: %s", engine.Name, reason))
@@ -111,6 +112,8 @@ func (c *chapter) floor(best float64) float64 {
 func (c *chapter) failing(trial ledger.Trial, best float64) string {
 	rate := rateOf(trial)
 	switch {
+	case trial.State == ledger.StateCut && trial.Reason == ReasonBudget:
+		return reasonUntried
 	case trial.State == ledger.StateFailed || trial.State == ledger.StateInvalid || trial.State == ledger.StateCut:
 		return trial.State + ": " + trial.Reason
 	case rate > 0 && rate < c.floor(best):
@@ -119,6 +122,14 @@ func (c *chapter) failing(trial ledger.Trial, best float64) string {
 		return "stopped early: " + trial.Reason
 	}
 	return ""
+}
+
+// verdictOf is the verdict on what failed its first run: what the budget cut is not decided.
+func (c *chapter) verdictOf(try outcome) string {
+	if try.State == ledger.StateCut && try.Reason == ReasonBudget {
+		return ledger.NotDecided
+	}
+	return ledger.Rejected
 }
 
 // raceEngines compares engines that work, the plan's first one being the baseline.

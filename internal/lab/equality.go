@@ -43,7 +43,7 @@ func (c *chapter) ask(ctx context.Context, setting ledger.Setting) ([]Answer, st
 			return answers, file, nil
 		}
 	}
-	start, err := c.serve(ctx, setting)
+	start, err := c.serve(ctx, setting, 0) // answers are no part of the budget
 	if err != nil {
 		return nil, "", err
 	}

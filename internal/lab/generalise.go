@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,6 +58,7 @@ func (c *chapter) generalise(ctx context.Context, best choice) error {
 // same.
 func (c *chapter) generaliseBaseline(ctx context.Context, round heat) error {
 	var trials []string
+	var result tally
 	settings := map[string]ledger.Setting{baseline: round.base}
 	for number := range workloadBlocks {
 		if !c.affords(round.workload, round.reserve, []string{baseline}, settings) {
@@ -64,10 +66,18 @@ func (c *chapter) generaliseBaseline(ctx context.Context, round heat) error {
 			break
 		}
 		block, err := c.block(ctx, round, round.first+number+1, []string{baseline}, settings)
+		if errors.Is(err, errBudgetEnded) {
+			break
+		}
 		if err != nil {
 			return err
 		}
-		trials = append(trials, block[baseline].id)
+		trials, result.blocks = append(trials, block[baseline].id), append(result.blocks, block)
+	}
+	if round.workload.Name == c.mainly.Name { // no race has judged its bounds
+		if err := c.decideService(&round, &result, baseline, c.base, c.serves(result.blocks, baseline)); err != nil {
+			return err
+		}
 	}
 	return c.book.decide(ledger.Decision{Stage: ledger.StageGeneralise, Model: c.model, Subject: round.workload.Name, Setting: &round.base, Workload: round.workload.Name,
 		Metric: c.plan.Objective.Metric, Verdict: ledger.None, Trials: trials, Blocks: len(trials), Rule: "the baseline alone", Reason: "the defaults are recommended: there is nothing to compare"})

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -98,6 +99,9 @@ func (c *chapter) compete(ctx context.Context, round heat) (tally, error) {
 			break
 		}
 		outcomes, err := c.block(ctx, round, number, order, settings)
+		if out.broke = errors.Is(err, errBudgetEnded); out.broke { // what was measured of the block compares with nothing
+			break
+		}
 		if err != nil {
 			return tally{}, err
 		}

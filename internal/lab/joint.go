@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -131,10 +132,9 @@ func (c *chapter) confirm(ctx context.Context, best choice, singles []raced, joi
 	for _, parts := range tries {
 		decision := c.decisionOf(ledger.StageInteraction, round, result, c.entrantOf(parts))
 		decision.Product = c.product(singles, parts)
-		if broken := c.violated(result, decision.Subject); broken != "" {
-			decision.Verdict, decision.Reason = ledger.Rejected, broken
-		}
-		if err := c.book.decide(decision); err != nil {
+		found := c.serves(result.blocks, decision.Subject)
+		decision = found.heldTo(decision)
+		if err := errors.Join(c.book.decide(decision), c.decideService(&round, &result, decision.Subject, *decision.Setting, found)); err != nil {
 			return best, err
 		}
 		c.Say("together " + describeDecision(&decision))
@@ -218,17 +218,23 @@ func (c *chapter) together(singles []raced) []int {
 
 // bestSingle is the alternative with the largest gain of those that are kept, or the baseline.
 func (c *chapter) bestSingle(singles []raced) choice {
-	best := choice{setting: c.base, reason: "no option is better than the defaults", decided: len(singles) == 0}
+	best := choice{setting: c.base, reason: "no option is better than the defaults", decided: len(singles) == 0 && !c.untried}
 	for _, single := range singles {
 		best.decided = best.decided || single.standing.Formed
 		if single.verdict == ledger.NotDecided {
 			best.reason = "no option is shown to be better than the defaults; some are not decided"
 		}
 	}
+	if c.untried {
+		best.reason = "no option is shown to be better than the defaults; the budget ended before all were tried"
+	}
 	good := kept(singles)
-	if c.breaks != "" { // keeping the bounds comes before being fast
-		best.gain, best.reason = math.Inf(-1), "the defaults break a bound of the plan, and so does every option: "+c.breaks
-		good = slices.DeleteFunc(slices.Clone(singles), func(single raced) bool { return single.breaks || single.standing.Blocks == 0 })
+	switch c.service.verdict {
+	case ledger.NotMet: // keeping the bounds comes before being fast
+		best.gain, best.reason = math.Inf(-1), "the defaults break a bound of the plan, and no option is certain to keep it: "+c.service.text()
+		good = slices.DeleteFunc(slices.Clone(singles), func(single raced) bool { return single.service != ledger.Met || single.standing.Blocks == 0 })
+	case ledger.NotCertain:
+		best.reason += "; whether the defaults keep the bounds of the plan is not certain: " + c.service.text()
 	}
 	for _, single := range good {
 		standing := single.standing
@@ -240,8 +246,8 @@ func (c *chapter) bestSingle(singles []raced) choice {
 			best.effect, best.measured = *effect, true
 		}
 		best.reason, best.blocks = "the largest gain of those that are kept: "+standing.Reason, standing.Blocks
-		if c.breaks != "" {
-			best.decided, best.reason = true, "the best of those that keep the bounds of the plan; the defaults do not: "+c.breaks
+		if c.service.verdict == ledger.NotMet {
+			best.decided, best.reason = true, "the best of those that keep the bounds of the plan; the defaults do not: "+c.service.text()
 		}
 	}
 	best.gain = max(best.gain, -1)
@@ -263,7 +269,8 @@ func (c *chapter) bestJoint(best choice, result tally, singles []raced, joint []
 			reason: "the largest gain of combinations and single options in the same blocks"}
 	}
 	usable := func(standing race.Standing) bool {
-		return standing.Formed && standing.Verdict != race.Rejected && c.violated(result, standing.Name) == ""
+		found := c.serves(result.blocks, standing.Name)
+		return standing.Formed && standing.Verdict != race.Rejected && (found.verdict == "" || found.verdict == ledger.Met)
 	}
 	if len(joint) > 1 {
 		if standing := result.standing(c.subjectOf(joint)); usable(standing) && standing.Gain > best.gain {

@@ -10,6 +10,7 @@ func method() map[string]string {
 		"failures":     "a trial that fails is repeated once; what fails twice is unstable",
 		"smoke":        ruleSmoke,
 		"equality":     "greedy outputs against the baseline's by token ids, else by text; a near tie is a first difference of at most 0.1 nat",
+		"bounds":       ruleService,
 		"budget":       "seconds of trials and of the starts that they needed",
 	}
 }

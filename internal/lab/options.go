@@ -2,11 +2,9 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strings"
 
 	"ossian/internal/lab/ledger"
 	"ossian/internal/lab/race"
@@ -17,7 +15,7 @@ type raced struct {
 	at       int // index of the alternative
 	standing race.Standing
 	verdict  string
-	breaks   bool // a bound of the plan
+	service  string // what is known of the bounds of the plan: ledger.Met and its like; empty: it has none
 }
 
 // race compares each survivor alone with the baseline (lab.md 4, item 4).
@@ -42,18 +40,19 @@ func (c *chapter) race(ctx context.Context, survivors []int) ([]raced, error) {
 	}
 	var out []raced
 	for i, at := range survivors {
-		decision := c.decisionOf(ledger.StageRace, round, result, round.entrants[i])
-		broken := c.violated(result, round.entrants[i].name)
-		if broken != "" {
-			decision.Verdict, decision.Reason = ledger.Rejected, broken
-		}
-		if err := c.book.decide(decision); err != nil {
+		found := c.serves(result.blocks, round.entrants[i].name)
+		decision := found.heldTo(c.decisionOf(ledger.StageRace, round, result, round.entrants[i]))
+		err := errors.Join(c.book.decide(decision), c.decideService(&round, &result, round.entrants[i].name, round.entrants[i].setting, found))
+		if err != nil {
 			return nil, err
 		}
 		c.Say(describeDecision(&decision))
-		out = append(out, raced{at, result.standing(round.entrants[i].name), decision.Verdict, broken != ""})
+		out = append(out, raced{at, result.standing(round.entrants[i].name), decision.Verdict, found.verdict})
 	}
-	c.breaks = c.violated(result, baseline)
+	c.service = c.serves(result.blocks, baseline)
+	if err := c.decideService(&round, &result, baseline, c.base, c.service); err != nil {
+		return nil, err
+	}
 	if result.End == race.Unheard {
 		c.works = "the baseline failed in too many blocks"
 	}
@@ -93,30 +92,6 @@ func designPoints(options int) int {
 		return 1 << (options - 1)
 	}
 	return 1 << options
-}
-
-// violated says which bound of the plan a setting breaks, by the mean over its good trials; empty: none.
-func (c *chapter) violated(result tally, name string) string {
-	sums, counts := map[string]float64{}, map[string]int{}
-	for _, block := range result.blocks {
-		trial, there := block[name]
-		if !there || trial.State != ledger.StateOK {
-			continue
-		}
-		for metric := range c.plan.Objective.SLA {
-			if value, has := trial.Metrics[metric]; has {
-				sums[metric] += value
-				counts[metric]++
-			}
-		}
-	}
-	for _, metric := range slices.Sorted(maps.Keys(sums)) {
-		mean, bound := sums[metric]/float64(counts[metric]), c.plan.Objective.SLA[metric]
-		if over := strings.HasSuffix(metric, "_ms"); (over && mean > bound) || (!over && mean < bound) {
-			return fmt.Sprintf("%s is %.4g, the bound of the plan %.4g", metric, mean, bound)
-		}
-	}
-	return ""
 }
 
 // describeDecision is a decision in a line for the terminal.

@@ -64,9 +64,12 @@ func QuickRequests(ctx context.Context, measurer Measurer, plan *planfile.Plan) 
 		// More requests at once are faster each, so that each look corrects the one before.
 		for look := range quickLooks {
 			workload.NumPrompts = count
-			trial := server.Measure(ctx, Load{ID: fmt.Sprintf("probe-%d-%d", number+1, look+1), Workload: workload, Model: plan.Models[0], Seed: uint64(1000 + 10*number + look), Share: 1, Cache: plan.Cache})
+			trial, err := server.Measure(ctx, Load{ID: fmt.Sprintf("probe-%d-%d", number+1, look+1), Workload: workload, Model: plan.Models[0], Seed: uint64(1000 + 10*number + look), Share: 1, Cache: plan.Cache})
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
+			}
+			if err != nil {
+				return nil, err
 			}
 			duration := trial.Metrics["duration"]
 			if trial.State != ledger.StateOK || duration <= 0 {

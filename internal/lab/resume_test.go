@@ -190,7 +190,7 @@ func TestInterruptedStart(t *testing.T) {
 	}
 	s := carriesOut(t, config(cutPlan(), cutWorld(), dir))
 	for _, line := range s.lines {
-		if start := line.Start; start != nil && start.State != ledger.StateOK && !strings.HasPrefix(start.Reason, "out of memory") {
+		if start := line.Start; start != nil && start.State != ledger.StateOK && !strings.HasPrefix(start.Reason, "out of memory") && start.Reason != lab.ReasonBudget {
 			t.Errorf("%s: %s, %q", line.ID, start.State, start.Reason)
 		}
 		if trial := line.Trial; trial != nil && trial.State == ledger.StateFailed && trial.Reason == "" {
@@ -236,7 +236,7 @@ type interrupted struct {
 	by *interrupter
 }
 
-func (i *interrupted) Measure(ctx context.Context, load lab.Load) ledger.Trial {
+func (i *interrupted) Measure(ctx context.Context, load lab.Load) (ledger.Trial, error) {
 	if i.by.after--; i.by.after == 0 {
 		i.by.cancel()
 	}

@@ -41,8 +41,9 @@ type Tidier interface{ Tidy() }
 // Server is one that runs: ready → stopped.
 type Server interface {
 	// Measure puts a load on the server and returns what was found: state, reason, metrics, findings,
-	// files, energy, seconds and marks of a trial. It returns early, with state cut, if ctx ends.
-	Measure(ctx context.Context, load Load) ledger.Trial
+	// files, energy, seconds and marks of a trial. It returns early, with state cut, if ctx ends. An error
+	// is a fault of this machine, such as a full disk: it says nothing of the server.
+	Measure(ctx context.Context, load Load) (ledger.Trial, error)
 	// Answers returns greedy answers, of so many tokens at most, to fixed prompts: the same ones of
 	// every server.
 	Answers(ctx context.Context, prompts, tokens int) ([]Answer, error)
@@ -62,12 +63,16 @@ type Prediction struct {
 	Misfit  string                     // why it cannot run on this machine; empty: it can, or nobody knows
 }
 
+// ReasonBudget is why a start failed, or a run was cut, that took longer than its limit.
+const ReasonBudget = "budget ended"
+
 // Request is a server that is wanted.
 type Request struct {
 	Engine  planfile.Engine
 	Setting ledger.Setting
 	Model   string
-	ID      string // of the start: names its log
+	ID      string        // of the start: names its log
+	Limit   time.Duration // until the start is given up with ReasonBudget; 0: the engine's own limit alone
 }
 
 // Identity is what decides what a server does, but for the machine.
@@ -87,6 +92,7 @@ type Load struct {
 	Floor    float64       // requests per second; a run that is slower after a tenth of its requests ends there; 0: none
 	Cache    string        // planfile.CacheReset and its like
 	Elapsed  time.Duration // of the campaign before this trial, measuring alone
+	Limit    time.Duration // until the run is cut with ReasonBudget; 0: none
 }
 
 // Answer is what a server said to one prompt.

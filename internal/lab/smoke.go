@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,12 +13,12 @@ import (
 // start, answer, answer the same and are not several times slower (lab.md 4, item 3).
 func (c *chapter) smoke(ctx context.Context, survivors []int) (left []int, err error) {
 	first, err := c.attempt(ctx, shot{setting: c.base, workload: c.mainly, role: ledger.RoleSmoke, share: smokeShare})
-	if err != nil {
+	if err != nil && !errors.Is(err, errBudgetEnded) {
 		return nil, err
 	}
 	if reason := c.failing(first.Trial, 0); reason != "" {
 		c.works = reason
-		return nil, c.decideSmoke("baseline", c.base, ledger.Rejected, reason, first.id)
+		return nil, c.decideSmoke("baseline", c.base, c.verdictOf(first), reason, ids(first)...)
 	}
 	if err := c.askBaseline(ctx); err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func (c *chapter) smoke(ctx context.Context, survivors []int) (left []int, err e
 			continue
 		}
 		try, err := c.firstRun(ctx, shot{setting: setting, workload: c.mainly, role: ledger.RoleSmoke, share: smokeShare}, best)
-		if err != nil {
+		if err != nil && !errors.Is(err, errBudgetEnded) {
 			return nil, err
 		}
 		best = max(best, rateOf(try.Trial))
@@ -44,14 +45,15 @@ func (c *chapter) smoke(ctx context.Context, survivors []int) (left []int, err e
 				return nil, err
 			}
 		}
-		verdict := ledger.Kept
+		verdict := ledger.Works
 		if reason != "" {
-			verdict = ledger.Rejected
+			verdict = c.verdictOf(try)
+			c.untried = c.untried || verdict == ledger.NotDecided
 			c.Say(fmt.Sprintf("%s is out: %s", c.all[at].subject(c.options), reason))
 		} else {
 			left = append(left, at)
 		}
-		if err := c.decideSmoke(c.all[at].subject(c.options), setting, verdict, reason, try.id); err != nil {
+		if err := c.decideSmoke(c.all[at].subject(c.options), setting, verdict, reason, ids(try)...); err != nil {
 			return nil, err
 		}
 	}

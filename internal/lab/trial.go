@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ const smokeShare = 0.05
 const (
 	reasonInterrupted = "the lab was interrupted; it is repeated"
 	reasonKilled      = "the lab ended during it; it is repeated"
+	reasonMachine     = "the lab's own machine failed during it; it is repeated"
 )
 
 // secondLook is the repetition of a first run that looked slow.
@@ -96,9 +98,12 @@ func (c *chapter) trial(ctx context.Context, wanted shot) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	if line, ended := c.book.trials[key]; ended {
+	if line, ended := c.book.trials[key]; ended && c.stands(line.Trial) {
 		c.account(*line.Trial)
-		return outcome{line.ID, *line.Trial}, nil
+		return c.counted(outcome{line.ID, *line.Trial})
+	}
+	if left, bounded := c.left(); bounded && left == 0 {
+		return c.counted(outcome{"", ledger.Trial{Setting: wanted.setting, State: ledger.StateCut, Reason: ReasonBudget}})
 	}
 	if err := errors.Join(ctx.Err(), c.Measurer.Room()); err != nil {
 		return outcome{}, err
@@ -110,21 +115,31 @@ func (c *chapter) trial(ctx context.Context, wanted shot) (outcome, error) {
 		return outcome{}, err
 	}
 	measured, err := c.measure(ctx, wanted, id)
-	if err != nil {
+	if _, own := errors.AsType[*MachineError](err); err != nil && !own {
 		return outcome{}, err
 	}
+	failed := err // of this machine, and no finding on the server
 	measured.Setting, measured.Model, measured.Workload, measured.Role = trial.Setting, trial.Model, trial.Workload, trial.Role
 	measured.Block, measured.Repetition, measured.Seed, measured.Predicted = trial.Block, trial.Repetition, trial.Seed, trial.Predicted
 	c.judge(&measured)
 	if err := c.book.append(ledger.Line{Kind: ledger.KindTrial, ID: id, Key: key, Trial: &measured}); err != nil {
 		return outcome{}, err
 	}
-	if ctx.Err() != nil {
-		return outcome{}, ctx.Err()
+	if err := cmp.Or(ctx.Err(), failed); err != nil {
+		return outcome{}, err
 	}
 	c.account(measured)
 	c.sayTrial(measured)
-	return outcome{id, measured}, nil
+	return c.counted(outcome{id, measured})
+}
+
+// counted is an outcome with the error that says that the budget ended it.
+func (c *chapter) counted(out outcome) (outcome, error) {
+	if out.State == ledger.StateCut && out.Reason == ReasonBudget {
+		c.exhausted = true
+		return out, errBudgetEnded
+	}
+	return out, nil
 }
 
 // predicted is what a trial of the whole workload is expected to give.
@@ -137,37 +152,56 @@ func (c *chapter) predicted(wanted shot) map[string]ledger.Interval {
 
 // measure has the server of a shot and puts the load on it.
 func (c *chapter) measure(ctx context.Context, wanted shot, id string) (ledger.Trial, error) {
-	start, err := c.serve(ctx, wanted.setting)
+	limit, bounded := c.left()
+	start, err := c.serve(ctx, wanted.setting, limit)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // the start was interrupted: so is the trial, which has begun
 		return ledger.Trial{State: ledger.StateCut, Reason: reasonInterrupted}, nil
 	}
 	if err != nil {
 		return ledger.Trial{}, err
 	}
+	if start != nil && start.State != ledger.StateOK && start.Reason == ReasonBudget {
+		return cutByBudget(ledger.Trial{Start: c.startID, Seconds: start.Seconds}, limit), nil
+	}
 	if start != nil && start.State != ledger.StateOK {
+		if err := c.Measurer.Room(); err != nil { // a server that cannot write its files does not start either
+			return ledger.Trial{State: ledger.StateCut, Reason: reasonMachine, Start: c.startID}, &MachineError{err}
+		}
 		return ledger.Trial{State: ledger.StateFailed, Reason: start.Reason, Start: c.startID, Seconds: start.Seconds}, nil
 	}
-	measured := c.server.Measure(ctx, Load{ID: id, Workload: wanted.workload, Model: c.model, Seed: c.seed(wanted), Share: wanted.share, Floor: wanted.floor, Cache: c.plan.Cache, Elapsed: c.spent})
+	if limit, bounded = c.leftServing(serverOf(wanted.setting, c.model)); bounded && limit == 0 { // its start took all
+		return cutByBudget(ledger.Trial{Start: c.startID}, 0), nil
+	}
+	measured, err := c.server.Measure(ctx, Load{ID: id, Workload: wanted.workload, Model: c.model, Seed: c.seed(wanted), Share: wanted.share, Floor: wanted.floor, Cache: c.plan.Cache, Elapsed: c.spent, Limit: limit})
 	measured.Start = c.startID
-	if ctx.Err() != nil {
-		measured.State, measured.Reason = ledger.StateCut, reasonInterrupted
+	if measured.State != ledger.StateOK && measured.State != ledger.StateEarly {
+		err = cmp.Or(err, c.Measurer.Room()) // what fails on a full disk may have failed for that
+	}
+	switch {
+	case ctx.Err() != nil:
+		measured.State, measured.Reason, err = ledger.StateCut, reasonInterrupted, nil
+	case err != nil:
+		measured.State, measured.Reason, err = ledger.StateCut, reasonMachine, &MachineError{err}
+	case measured.State == ledger.StateCut && measured.Reason == ReasonBudget:
+		measured = cutByBudget(measured, limit)
 	}
 	if measured.State == ledger.StateFailed || measured.State == ledger.StateCut {
 		c.stopServer() // whatever it has become, the next trial begins with a fresh one
 	}
-	return measured, nil
+	return measured, err
 }
 
 // serve has the server of a setting run, and returns what its start was; nil if it runs already. A start
 // that ctx ended says nothing about the engine: it is no line of the ledger, and the error is that of ctx.
-func (c *chapter) serve(ctx context.Context, setting ledger.Setting) (*ledger.Start, error) {
+// limit is when it is given up; 0: the engine's own limit alone.
+func (c *chapter) serve(ctx context.Context, setting ledger.Setting, limit time.Duration) (*ledger.Start, error) {
 	server := serverOf(setting, c.model)
 	if c.server != nil && c.serving == server {
 		return nil, nil
 	}
 	c.stopServer()
 	c.startID = fmt.Sprintf("start-%d", c.book.starts+1)
-	running, start := c.Measurer.Start(ctx, Request{Engine: c.engineOf(setting), Setting: setting, Model: c.model, ID: c.startID})
+	running, start := c.Measurer.Start(ctx, Request{Engine: c.engineOf(setting), Setting: setting, Model: c.model, ID: c.startID, Limit: limit})
 	if running == nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

@@ -5,7 +5,7 @@ import "math"
 // adjust returns the logits after mask, bias and penalties: logits itself when
 // there are none.
 func (s *Sampler) adjust(logits []float32, mask []uint64, params *Params, history []int32) []float32 {
-	penalties := params.FrequencyPenalty != 0 || params.PresencePenalty != 0 || params.repeats()
+	penalties := params.Penalizes()
 	if mask == nil && len(params.LogitBias) == 0 && !penalties {
 		return logits
 	}
@@ -29,8 +29,13 @@ func (s *Sampler) adjust(logits []float32, mask []uint64, params *Params, histor
 	return adjusted
 }
 
-// repeats requires more than 0: a negative factor would make the -Inf of a masked id +Inf.
-func (p *Params) repeats() bool { return p.RepetitionPenalty > 0 && p.RepetitionPenalty != 1 }
+// Penalizes reports whether the history of a sequence changes its logits.
+func (p *Params) Penalizes() bool {
+	return p.FrequencyPenalty != 0 || p.PresencePenalty != 0 || p.Repeats()
+}
+
+// Repeats reports whether the repetition penalty changes logits. It requires more than 0: a negative factor would make the -Inf of a masked id +Inf.
+func (p *Params) Repeats() bool { return p.RepetitionPenalty > 0 && p.RepetitionPenalty != 1 }
 
 // allow copies the allowed logits; the others, and those for which the mask has
 // no word, become -Inf.
@@ -72,9 +77,9 @@ func penalize(logits []float32, counts []uint32, params *Params, history []int32
 		counts[id] = 0
 		logit := logits[id]
 		switch {
-		case params.repeats() && logit > 0:
+		case params.Repeats() && logit > 0:
 			logit /= params.RepetitionPenalty
-		case params.repeats():
+		case params.Repeats():
 			logit *= params.RepetitionPenalty
 		}
 		if occurrences > 0 {

@@ -16,7 +16,7 @@ const goldenHeader = `# Made by: go test ./internal/sample -run DET5 -update
 # Sequence: first 6 of 64 ids, FNV-1a of all. Logits and parameters are those of goldenSequence.
 `
 
-// mix is the output function of splitmix64: cheaper than draw.
+// mix is the output function of splitmix64: cheaper than Draw.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -28,8 +28,8 @@ func mix(x uint64) uint64 {
 // from the sequence number and the previous id: no rounding, no library function.
 func goldenSequence(s *Sampler, n uint64) []int32 {
 	const vocab = 1000
-	pick := func(i int) float32 { return []float32{0, 0.3, 0.7, 0.9, 1}[draw(n, uint64(i)<<32)%5] }
-	p := &Params{Temperature: 0.25 + pick(0), TopK: int(draw(n, 1<<33) % 3 * 20), TopP: pick(2), MinP: pick(3) / 8, Seed: n * 0x9e3779b97f4a7c15}
+	pick := func(i int) float32 { return []float32{0, 0.3, 0.7, 0.9, 1}[Draw(n, uint64(i)<<32)%5] }
+	p := &Params{Temperature: 0.25 + pick(0), TopK: int(Draw(n, 1<<33) % 3 * 20), TopP: pick(2), MinP: pick(3) / 8, Seed: n * 0x9e3779b97f4a7c15}
 	if n%4 == 0 {
 		p.RepetitionPenalty, p.FrequencyPenalty, p.PresencePenalty = 1+pick(4), pick(5), pick(6)
 		p.LogitBias = map[int32]float32{int32(n % vocab): 2, 7: -3}
@@ -38,7 +38,7 @@ func goldenSequence(s *Sampler, n uint64) []int32 {
 	if n%5 == 0 {
 		mask = make([]uint64, (vocab+63)/64)
 		for i := range mask {
-			mask[i] = draw(n, uint64(i)<<40)
+			mask[i] = Draw(n, uint64(i)<<40)
 		}
 	}
 	ids, logits := []int32{int32(n % vocab)}, make([]float32, vocab)

@@ -36,6 +36,24 @@ func TestLogprobs(t *testing.T) {
 	}
 }
 
+// The order of additions shows where numbers are lost beside larger ones: what a run of 1,024 ids
+// adds up to is not lost beside the first run, in which each of the same numbers is.
+func TestLogprobsRuns(t *testing.T) {
+	const tiny = -38 // exp(-38) is 3.1e-17, below half a unit of 1 in float64
+	logits := slices.Repeat([]float32{tiny}, 2*Run+1)
+	logits[0] = 0
+	for _, tt := range []struct {
+		ids  int
+		want float64 // how far the total is above 1
+	}{{Run, 0}, {Run + 1, 0}, {2 * Run, Run * math.Exp(tiny)}, {2*Run + 1, Run * math.Exp(tiny)}} {
+		// The unit of 1 in float64 is 2^-52: so exactly is the sum of a run added.
+		got := -float64(Logprobs(logits[:tt.ids], 0, 0)[0].Logprob)
+		if math.Abs(got-tt.want) > 0x1p-52 || (tt.want == 0) != (got == 0) {
+			t.Errorf("%d ids: total is %g above 1, want %g", tt.ids, got, tt.want)
+		}
+	}
+}
+
 func TestLogprobsRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	var s Sampler

@@ -53,7 +53,7 @@ func (s *Sampler) Pick(logits []float32, mask []uint64, params *Params, history 
 	if !(params.Temperature > 0) {
 		return int32(best)
 	}
-	return s.sample(adjusted, adjusted[best], params, draw(params.Seed, step))
+	return s.sample(adjusted, adjusted[best], params, Draw(params.Seed, step))
 }
 
 // argmax returns the first index of the largest number, -1 if nothing exceeds -Inf.
@@ -124,12 +124,7 @@ func (s *Sampler) sample(logits []float32, top float32, params *Params, random u
 // of probability, ties to the lowest id. Without TopK they are in the order of ids. It
 // returns the sum of the weights.
 func (s *Sampler) weigh(logits []float32, top float32, params *Params) (total uint64) {
-	least, reach := uint64(1), 28.0 // weight 0 below top - reach*Temperature
-	if params.MinP > 0 {
-		minP := min(float64(params.MinP), 1)
-		least, reach = uint64(math.Ceil(minP*one)), min(0.01-math.Log(minP), 28)
-	}
-	scale := 1 / float64(params.Temperature)
+	scale, reach, least := params.Weighing()
 	count := 0
 	// With TopK only the ids that it keeps are weighed: their ranks give logit and id back.
 	if params.TopK > 0 && params.TopK < len(logits) {
@@ -144,7 +139,7 @@ func (s *Sampler) weigh(logits []float32, top float32, params *Params) (total ui
 		s.keys = s.keys[:count]
 		return total
 	}
-	bound := float32(float64(top) - reach*float64(params.Temperature)) // spares most exponentials
+	bound := float32(float64(top) - reach) // spares most exponentials
 	s.keys = grow(s.keys, len(logits))
 	if math.IsInf(float64(top), 1) {
 		s.keys = s.keys[:infinite(s.keys, logits)]
@@ -157,6 +152,21 @@ func (s *Sampler) weigh(logits []float32, top float32, params *Params) (total ui
 	count, total = weights(s.keys, logits, Weighing{Top: float64(top), Scale: scale, Bound: bound, Least: least})
 	s.keys = s.keys[:count]
 	return total
+}
+
+// Weighing returns what turns logits into weights when p samples: that of a logit l below the
+// largest one is the weight of (l-largest)*scale. Those below least do not count; all that are more
+// than reach below the largest are such, which spares their exponentials.
+func (p *Params) Weighing() (scale, reach float64, least uint64) {
+	least, reach = 1, 28 // at exp(-28) weights are 0
+	if p.MinP > 0 {
+		minP := min(float64(p.MinP), 1)
+		// The margin covers the rounding of weights and the last digits of Log: not of a few units.
+		if least = uint64(math.Ceil(minP * one)); least > 64 {
+			reach = 0.01 - math.Log(minP)
+		}
+	}
+	return 1 / float64(p.Temperature), reach * float64(p.Temperature), least
 }
 
 // Weights fills keys, which has room for all of them, with weight<<24 + (MaxVocab-1-id) for

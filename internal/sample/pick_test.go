@@ -265,7 +265,7 @@ func naive(logits []float32, mask []uint64, p *Params, history []int32, step uin
 		}
 	}
 	slices.SortFunc(cs, func(a, b cand) int { return cmp.Compare(a.id, b.id) })
-	at, _ := bits.Mul64(draw(p.Seed, step), total)
+	at, _ := bits.Mul64(Draw(p.Seed, step), total)
 	for _, c := range cs {
 		if at < c.w {
 			return c.id
@@ -361,7 +361,7 @@ func TestPickFollowsFloat64(t *testing.T) {
 		for k := range id {
 			low += prob[k]
 		}
-		u := float64(draw(p.Seed, uint64(i))) / (1 << 64)
+		u := float64(Draw(p.Seed, uint64(i))) / (1 << 64)
 		if u < low-1e-9 || u > low+prob[id]+1e-9 {
 			t.Fatalf("case %d: id %d has [%v, %v), random number is %v", i, id, low, low+prob[id], u)
 		}

@@ -5,10 +5,10 @@ import "math/bits"
 // Randomness without a state: a draw is a function of seed and step, so that it is the
 // same whatever else is in the batch, after a preemption and on every machine.
 
-// draw returns the 64 random bits of (seed, step): the first half of a block of
+// Draw returns the 64 random bits of (seed, step): the first half of a block of
 // Philox4x32-10 with key seed and counter step. Salmon et al., "Parallel random
 // numbers: as easy as 1, 2, 3", SC 2011.
-func draw(seed, step uint64) uint64 {
+func Draw(seed, step uint64) uint64 {
 	out := philox([4]uint32{uint32(step), uint32(step >> 32)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
 	return uint64(out[0]) | uint64(out[1])<<32
 }

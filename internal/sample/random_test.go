@@ -25,7 +25,7 @@ func TestPhilox(t *testing.T) {
 			}
 		})
 	}
-	if a, b := draw(1, 1<<32), draw(1<<32, 1); a == b || a == draw(1, 0) {
+	if a, b := Draw(1, 1<<32), Draw(1<<32, 1); a == b || a == Draw(1, 0) {
 		t.Errorf("upper halves of seed and step do not matter: %x, %x", a, b)
 	}
 }

@@ -43,6 +43,9 @@ func exponential(x float64) float64 {
 	return float64((1+(r+float64(r2*poly)))*pow2[k&63]) * math.Float64frombits(uint64(1023+k>>6)<<52)
 }
 
+// Powers returns 2^(j/64) for j < 64: the table of exponential, for devices that compute weights.
+func Powers() [64]float64 { return pow2 }
+
 // pow2[j] is 2^(j/64), made of products of square roots because these are rounded
 // the same everywhere.
 var pow2 = func() (t [64]float64) {

@@ -6,11 +6,13 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 
 	"codeberg.org/go-fonts/liberation/liberationsansbold"
 	"codeberg.org/go-fonts/liberation/liberationsansregular"
 	"golang.org/x/image/font/opentype"
+	"golang.org/x/image/font/sfnt"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -37,6 +39,25 @@ func letters(size vg.Length) *font.Face {
 // bold is the same font in bold.
 func bold(size vg.Length) *font.Face {
 	return &font.Face{Font: font.Font{Typeface: "Liberation", Variant: "Sans", Weight: 3, Size: size}, Face: typefaces()[1]} // 3: x/image's bold
+}
+
+// Drawable is a text as figures can show it: letters that their font lacks are written as \u4e2d, and not
+// left out. What is drawable already stays as it is.
+func Drawable(text string) string {
+	var out strings.Builder
+	var buffer sfnt.Buffer
+	for _, letter := range text {
+		index, err := typefaces()[0].GlyphIndex(&buffer, letter)
+		switch {
+		case (err == nil && index != 0) || letter < ' ':
+			out.WriteRune(letter)
+		case letter > 0xffff:
+			fmt.Fprintf(&out, `\U%08x`, letter)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, letter)
+		}
+	}
+	return out.String()
 }
 
 // svgText is a text as vgsvg writes it: its attributes, weight, size and words.
@@ -66,6 +87,7 @@ type canvas struct{ draw.Canvas }
 // text writes a line on the base line through at; align is the part of its width that
 // stands left of there.
 func (c *canvas) text(face *font.Face, at vg.Point, align vg.Length, text string) {
+	text = Drawable(text)
 	c.SetColor(textColour)
 	at.X -= align * face.Width(text)
 	c.FillString(*face, at, text)

@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -264,7 +265,7 @@ func (c *Client) begin(ctx context.Context) error {
 	switch {
 	case c.Cache == CacheReset && !c.FlushCache: // by whichever path the server has
 		if _, err := c.emptyCache(ctx); err != nil {
-			return fmt.Errorf("the server did not empty its prefix cache: %w; vLLM does with VLLM_SERVER_DEV_MODE=1, and --cache salt needs nothing of the server", err)
+			return notEmptied(err, "--cache salt")
 		}
 	case c.FlushCache && !strings.HasPrefix(c.setup.Backend, "vllm"):
 		path = "/flush_cache"
@@ -273,13 +274,22 @@ func (c *Client) begin(ctx context.Context) error {
 	}
 	if path != "" {
 		if err := c.server.Post(ctx, path); err != nil {
-			return fmt.Errorf("the server did not empty its prefix cache: %w; vLLM does with VLLM_SERVER_DEV_MODE=1, and --salt needs nothing of the server", err)
+			return notEmptied(err, "--salt")
 		}
 	}
 	if c.Profiler {
 		return c.profiler(ctx, "Starting", "/start_profile", "started")
 	}
 	return nil
+}
+
+// notEmptied says that a server kept its prefix cache, and what to do if that is because it cannot empty
+// it: one that was not reached has said nothing of that, and no other way would reach it either.
+func notEmptied(err error, other string) error {
+	if _, unreached := errors.AsType[*url.Error](err); unreached {
+		return fmt.Errorf("the server did not empty its prefix cache: %w", err)
+	}
+	return fmt.Errorf("the server did not empty its prefix cache: %w; vLLM does with VLLM_SERVER_DEV_MODE=1, and %s needs nothing of the server", err, other)
 }
 
 // profiler starts or stops that of the server.

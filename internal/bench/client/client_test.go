@@ -317,3 +317,22 @@ func FuzzWithModel(f *testing.F) {
 		}
 	})
 }
+
+// Advice to salt prompts is for servers that cannot empty their cache; one that is gone takes none.
+func TestNotEmptied(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	for _, here := range []bool{true, false} {
+		if !here {
+			gone.Close()
+		}
+		server, err := bench.NewServer(gone.URL, bench.Access{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = notEmptied(server.Post(t.Context(), "/reset_prefix_cache"), "--salt")
+		server.Close()
+		if strings.Contains(err.Error(), "--salt needs nothing") != here {
+			t.Errorf("there %v: %v", here, err)
+		}
+	}
+}

@@ -82,6 +82,11 @@ func runPreset(cmd *cobra.Command, name string, scenario predict.Scenario, place
 		return err
 	}
 	choice.Assumed = place.assume(choice.Assumed)
+	if len(choice.Unknown) > 0 || place.lender != "" {
+		if choice.Depends, err = size.Depends(cmd.Context(), wish, choice, place.lender); err != nil {
+			return err
+		}
+	}
 	if asJSON {
 		return writeJSON(cmd.OutOrStdout(), choice)
 	}

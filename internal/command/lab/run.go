@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -200,6 +201,29 @@ func foresee(ctx context.Context, config *lab.Config, name string) error {
 	return nil
 }
 
+// presumed says which engines of a simulation are not predicted, so that nothing but what is planted tells
+// their settings apart; empty: all are, or nothing is simulated.
+func presumed(config *lab.Config, machine string) string {
+	if !config.Simulated {
+		return ""
+	}
+	if config.Predictor == nil {
+		return "simulated without predictions: settings differ by nothing but the effects that are planted; --machine NAME predicts them\n"
+	}
+	var names []string
+	for _, engine := range config.Plan.Engines {
+		at := slices.IndexFunc(config.Plan.Workloads, func(load planfile.Workload) bool { return load.Name == config.Plan.Objective.On })
+		found := config.Predictor.Predict(engine, ledger.Setting{Engine: engine.Name}, config.Plan.Models[0], config.Plan.Workloads[at])
+		if len(found.Metrics) == 0 && found.Misfit == "" {
+			names = append(names, engine.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("not predicted on %s: %s, whose settings differ by nothing but the effects that are planted (versions are what engines: {NAME: {version: …}} of --simulate=NOISE.yaml says)\n", machine, strings.Join(names, ", "))
+}
+
 // carryOut runs a campaign, of which a trial takes about each, tells about it, and says by the exit status how it ended.
 func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each time.Duration) error {
 	progress := cmd.OutOrStdout()
@@ -214,6 +238,9 @@ func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each 
 	say(lab.Estimate(config.Plan, each))
 	if err := foresee(cmd.Context(), &config, flags.machine); err != nil {
 		return command.WithStatus(statusUsage, err)
+	}
+	if text := presumed(&config, flags.machine); text != "" {
+		say(text)
 	}
 	result, err := lab.Run(cmd.Context(), config)
 	if result == nil && startError(err) != err { // refused: what lies there is another run's
@@ -297,18 +324,53 @@ func standing(lines []ledger.Line) []ledger.Decision {
 	return out
 }
 
+// widestSubject is how many letters of a subject the table of decisions has room for; where two would look
+// alike, they take more.
+const widestSubject = 34
+
+// decisionTable is a line for each decision. Gains are above 0 where they are for the better, and the
+// heading says of what.
+func decisionTable(decisions []ledger.Decision) string {
+	rows := [][]string{{"stage", "subject", "verdict", "gain", "reason"}}
+	var subjects []string
+	for _, decision := range decisions {
+		subjects = append(subjects, decision.Subject)
+		if decision.Metric != "" {
+			rows[0][3] = strings.ToLower(report.GainOf(decision.Metric, decision.Metric))
+		}
+	}
+	subjects = report.Shorten(subjects, widestSubject)
+	for i, decision := range decisions {
+		effect := "-"
+		if gain := report.Gained(&decision); gain != nil {
+			effect = fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*gain.Value, 100*gain.Low, 100*gain.High)
+		}
+		rows = append(rows, []string{decision.Stage, subjects[i], decision.Verdict, effect, decision.Reason})
+	}
+	widths := make([]int, len(rows[0])-1) // of all columns but the last
+	for _, row := range rows {
+		for column := range widths {
+			widths[column] = max(widths[column], len([]rune(row[column])))
+		}
+	}
+	var out strings.Builder
+	out.WriteString("\n")
+	for _, row := range rows {
+		for column, width := range widths {
+			fmt.Fprintf(&out, "%-*s ", width, row[column])
+		}
+		out.WriteString(terminal.Clip(row[len(widths)], widestReason) + "\n")
+	}
+	return out.String() + "\n"
+}
+
+// widestReason is how many letters of a reason are shown; the report has all of it.
+const widestReason = 90
+
 // writeConclusion writes the table of what was decided and where everything lies.
 func writeConclusion(out io.Writer, path string, result *lab.Result, lines []ledger.Line) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\n%-12s %-34s %-12s %-26s %s\n", "stage", "subject", "verdict", "effect", "reason")
-	for _, decision := range standing(lines) {
-		effect := "-"
-		if decision.Effect != nil {
-			effect = fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*decision.Effect.Value, 100*decision.Effect.Low, 100*decision.Effect.High)
-		}
-		fmt.Fprintf(&text, "%-12s %-34s %-12s %-26s %s\n", decision.Stage, terminal.Clip(decision.Subject, 34), decision.Verdict, effect, terminal.Clip(decision.Reason, 90))
-	}
-	fmt.Fprintln(&text)
+	text.WriteString(decisionTable(standing(lines)))
 	if result.Noisy {
 		fmt.Fprintln(&text, "The machine was busy during some trials, which their marks say: intervals are wider than they need be.")
 	}

@@ -56,6 +56,28 @@ func TestRunSimulated(t *testing.T) {
 	}
 }
 
+// A simulated campaign for a latency ranks settings as the predictor does: fewer sequences at once give
+// faster tokens, although they give fewer of them.
+func TestSimulatedLatency(t *testing.T) {
+	dir := t.TempDir()
+	plan, noise := filepath.Join(dir, "plan.yaml"), filepath.Join(dir, "noise.yaml")
+	text := strings.NewReplacer("maximize: total_token_throughput", "minimize: mean_tpot_ms", "name: batched, flags: {max-num-batched-tokens: [4096, 8192]}", "name: seqs, flags: {max-num-seqs: [16]}").Replace(simulatedPlan)
+	for path, text := range map[string]string{plan: text, noise: "noise: 0.01\nengines: {vllm: {version: 0.11.0}}\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := run(t, "run", plan, "--simulate="+noise, "--machine", "A100-80G", "--out", filepath.Join(dir, "out"))
+	if err != nil || !strings.Contains(found, "winner for gpt-oss-20b: vllm with async-scheduling=true max-num-seqs=16") || strings.Contains(found, "not predicted") {
+		t.Errorf("%v: %s", err, found)
+	}
+	// Of an engine whose version nobody says nothing is predicted, which is told.
+	found, err = run(t, "run", plan, "--simulate", "--machine", "A100-80G", "--out", filepath.Join(dir, "unknown"))
+	if !strings.Contains(found, "not predicted on A100-80G: vllm") {
+		t.Errorf("%v: %s", err, found)
+	}
+}
+
 // What is wrong is told with status 2 before anything starts.
 func TestRunRefuses(t *testing.T) {
 	dir := t.TempDir()
@@ -108,5 +130,20 @@ func TestRunDecidesNothing(t *testing.T) {
 	text, err := run(t, "run", plan, "--simulate="+noise, "--out", filepath.Join(dir, "out"))
 	if command.Status(err) != 1 || !strings.Contains(text, "no kernel") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// The table of decisions tells settings apart that are named alike, and gains are above 0 when better.
+func TestDecisionTable(t *testing.T) {
+	alike := "max-num-batched-tokens-and-more: max-num-batched-tokens="
+	text := decisionTable([]ledger.Decision{
+		{Stage: ledger.StageSmoke, Subject: alike + "4096", Verdict: ledger.Works},
+		{Stage: ledger.StageRace, Subject: alike + "4096", Metric: "mean_tpot_ms", Verdict: ledger.Kept, Effect: &ledger.Interval{Value: -0.1, Low: -0.12, High: -0.08}},
+		{Stage: ledger.StageRace, Subject: alike + "8192", Metric: "mean_tpot_ms", Verdict: ledger.Rejected, Effect: &ledger.Interval{Value: 0.1, Low: 0.08, High: 0.12}},
+	})
+	for _, want := range []string{"gain: less mean_tpot_ms", "tokens=4096 kept", "tokens=8192 rejected", "+10.0 % [+8.0, +12.0]", "-10.0 % [-12.0, -8.0]"} {
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
 	}
 }

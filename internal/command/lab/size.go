@@ -3,6 +3,7 @@ package lab
 // ossian lab size: how many machines for a rate and objectives, and what they cost.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -79,7 +80,7 @@ func runSize(cmd *cobra.Command, name string, flags *sizeFlags) error {
 	if flags.asJSON {
 		err = writeJSON(cmd.OutOrStdout(), map[string]any{"model": name, "rate": flags.rate, "sla": flags.sla, "offers": answer.Offers, "refused": answer.Refused, "nearest": answer.Nearest()})
 	} else {
-		err = writeText(cmd.OutOrStdout(), answerText(fmt.Sprintf("%s at %v requests/s within %s", name, flags.rate, flags.sla), answer))
+		err = writeText(cmd.OutOrStdout(), answerText(fmt.Sprintf("%s at %v requests/s within %s", name, flags.rate, cmp.Or(flags.sla, "no objective: throughput alone bounds what a replica keeps")), answer))
 	}
 	if err == nil && len(answer.Offers) == 0 {
 		err = command.WithStatus(1, errNoneFits)
@@ -92,7 +93,10 @@ func (f *sizeFlags) question(cmd *cobra.Command, name string) (out size.Question
 	if len(f.machines) == 0 || !cmd.Flags().Changed("rate") {
 		return out, nil, errors.New("lab size: --machine NAME[,NAME…] and --rate N expected")
 	}
-	if f.sla != "" {
+	if cmd.Flags().Changed("sla") {
+		if strings.TrimSpace(f.sla) == "" {
+			return out, nil, errors.New("--sla '': it names no objective; METRIC<=NUMBER expected, as 'p99_ttft_ms<=500,mean_tpot_ms<=40', or leave --sla out: then throughput alone bounds what a replica keeps")
+		}
 		if out.SLA, err = sweep.ParseSLA(f.sla); err != nil {
 			return out, nil, fmt.Errorf("--sla: %w", err)
 		}

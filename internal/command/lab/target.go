@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"runtime"
 	"strings"
 
@@ -89,6 +88,7 @@ type place struct {
 	machine     machine.Machine
 	calibration *predict.Calibration // nil = the shipped one, if there is one
 	note        string               // what was assumed; may be empty
+	lender      string               // machine whose calibration it is; empty: its own, or none
 }
 
 // place finds the machine of a name and, among the files that were named, its calibration.
@@ -142,14 +142,7 @@ func (f *targetFlags) borrowed(to *place) error {
 	if c == nil {
 		return fmt.Errorf("--kernels-as-on %s: no calibration of %s %s on it", f.borrow, engine.Name, engine.Version)
 	}
-	lent := c.With(nil)
-	lent.Machine = to.machine.Name
-	lent.Spread.Quantile *= 2
-	lent.Spread.Quantiles = maps.Clone(c.Spread.Quantiles)
-	for key := range lent.Spread.Quantiles {
-		lent.Spread.Quantiles[key] *= 2
-	}
-	to.calibration = lent
+	to.calibration, to.lender = c.Lent(to.machine.Name), from.machine.Name
 	to.note = fmt.Sprintf("kernels reach the shares of %s that they reach on %s, and the host is as fast; intervals are twice as wide", to.machine.Name, from.machine.Name)
 	return nil
 }

@@ -34,7 +34,8 @@ func New(name string, versions map[string]string, seed uint64) (*Forecaster, err
 
 // Predict implements lab.Predictor.
 func (f *Forecaster) Predict(engine planfile.Engine, setting ledger.Setting, model string, workload planfile.Workload) lab.Prediction {
-	key := engine.Name + "\x00" + model + "\x00" + workload.Name
+	// A part of a workload, and one without its times of arrival, have its name.
+	key := strings.Join([]string{engine.Name, model, workload.Name, strconv.Itoa(workload.NumPrompts), strconv.FormatFloat(workload.RequestRate, 'g', -1, 64), ""}, "\x00")
 	scenario := predict.Scenario{Machine: f.machine}
 	flags := map[string]string{}
 	for _, set := range []map[string]string{engine.Flags, setting.Flags} {

@@ -104,7 +104,7 @@ type Machine struct {
 	Accelerators []Accelerator `json:"accelerators,omitempty"`
 	Load         float64       `json:"load"`                     // of the last minute, before anything was started
 	Governor     string        `json:"governor,omitempty"`       // empty: cannot be read
-	Power        string        `json:"power"`                    // "rapl", "nvml" or "not measured"
+	Power        string        `json:"power"`                    // "rapl", "nvidia-smi", both with "and", or "not measured: " and why
 	PricePerHour float64       `json:"price_per_hour,omitempty"` // 0: not stated
 }
 
@@ -225,6 +225,7 @@ const (
 	StageScreen      = "screen"      // what the prediction drops
 	StageSmoke       = "smoke"       // what does not start, answer, or answer the same
 	StageRace        = "race"        // each option against the baseline
+	StageService     = "service"     // whether a setting keeps the bounds of the plan
 	StageInteraction = "interaction" // effects of pairs, products and joint gains
 	StageWinner      = "winner"      // the setting that is recommended
 	StageGeneralise  = "generalise"  // the winner on each workload
@@ -239,7 +240,24 @@ const (
 	NotDecided = "not decided"
 	Found      = "found" // an interaction, a drift
 	None       = "none"
+	Works      = "works" // of a first run: nothing was compared yet
 )
+
+// Verdicts on bounds of the plan.
+const (
+	Met        = "met"         // by all of the interval
+	NotMet     = "not met"     // by none of it
+	NotCertain = "not certain" // the bound lies within it, or there is none
+)
+
+// Bound is an objective of service and what was measured of it.
+type Bound struct {
+	Metric   string    `json:"metric"`
+	Limit    float64   `json:"limit"`              // times at most, rates at least, in the metric's unit
+	Measured *Interval `json:"measured,omitempty"` // the mean over runs; none: no run has it; of one run both ends are the value
+	Runs     int       `json:"runs"`
+	Verdict  string    `json:"verdict"`
+}
 
 // Decision is a conclusion with what it rests on.
 type Decision struct {
@@ -253,6 +271,7 @@ type Decision struct {
 	Verdict  string    `json:"verdict"`
 	Effect   *Interval `json:"effect,omitempty"`  // relative: 0.031 is 3.1 % more than Against
 	Product  *float64  `json:"product,omitempty"` // of an interaction: what the single gains multiply to, relative
+	Bounds   []Bound   `json:"bounds,omitempty"`  // of a decision on service
 	Trials   []string  `json:"trials,omitempty"`  // ids
 	Blocks   int       `json:"blocks,omitempty"`
 	Rule     string    `json:"rule"`             // the test and its level, in words

@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"ossian/internal/bench"
@@ -48,12 +51,17 @@ func (s *server) Stop() {
 }
 
 // Measure implements lab.Server.
-func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
+func (s *server) Measure(ctx context.Context, load lab.Load) (ledger.Trial, error) {
 	trial := ledger.Trial{State: ledger.StateOK, Devices: s.devices, Result: filepath.ToSlash(filepath.Join("runs", load.ID+".json"))}
+	if load.Limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, load.Limit, errLimit)
+		defer cancel()
+	}
 	options, err := s.clientOptions(ctx, load)
 	if err != nil {
 		trial.State, trial.Reason = ledger.StateFailed, err.Error()
-		return trial
+		return trial, nil
 	}
 	watch := &watch{server: s, floor: load.Floor, quiet: s.m.Quiet, tokens: float64(load.Workload.OutputLen)}
 	ctx, watch.cancel = context.WithCancelCause(ctx)
@@ -75,10 +83,27 @@ func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 		trial.Result = ""
 	}
 	s.judge(ctx, &trial, err, watch)
-	if err := compress(requests); err != nil && trial.State == ledger.StateOK {
-		trial.State, trial.Reason = ledger.StateInvalid, "its requests could not be kept: "+err.Error()
+	if err := ownFault(err); err != nil {
+		return trial, err
 	}
-	return trial
+	if err := compress(requests); err != nil {
+		return trial, fmt.Errorf("the requests of %s could not be kept: %w", load.ID, err)
+	}
+	return trial, nil
+}
+
+// errLimit: the run had no more time.
+var errLimit = errors.New(lab.ReasonBudget)
+
+// ownFault is an error of a run that this machine is to blame for: a file that cannot be read or written,
+// a disk or a table of the kernel that is full. It says nothing of the server; nil: the error is another.
+func ownFault(err error) error {
+	var path *fs.PathError
+	full := slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE}, func(code error) bool { return errors.Is(err, code) })
+	if errors.As(err, &path) || full {
+		return err
+	}
+	return nil
 }
 
 // options are those of the client for a load.
@@ -196,6 +221,8 @@ func (s *server) judge(ctx context.Context, trial *ledger.Trial, err error, watc
 		}
 		trial.Metrics["request_throughput"] = early.rate
 		trial.Findings = nil // that it was ended early is its state
+	case errors.Is(cause, errLimit) && err != nil:
+		trial.State, trial.Reason = ledger.StateCut, lab.ReasonBudget
 	case errors.As(cause, &hung):
 		trial.State, trial.Reason = ledger.StateCut, hung.Error()
 	case cause != nil && err != nil:

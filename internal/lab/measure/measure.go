@@ -76,10 +76,7 @@ func (m *Measurer) Machine(ctx context.Context) (ledger.Machine, error) {
 	}
 	machine := describe(ctx)
 	machine.PricePerHour = m.Price
-	machine.Power = "not measured"
-	if m.Power != "off" && newMeter(sysRoot) != nil {
-		machine.Power = "rapl"
-	}
+	machine.Power = m.powerWords(ctx)
 	return machine, nil
 }
 
@@ -162,8 +159,13 @@ func (m *Measurer) Start(ctx context.Context, request lab.Request) (lab.Server, 
 	engine := request.Engine
 	var running *engines.Server
 	var err error
+	starting, cancel := ctx, func() {}
+	if request.Limit > 0 {
+		starting, cancel = context.WithTimeoutCause(ctx, request.Limit, errLimit)
+	}
+	defer cancel()
 	for range 3 { // a port that was free may have been taken since
-		running, err = engines.Start(ctx, &engine, request.Model, request.Setting.Flags, m.mark)
+		running, err = engines.Start(starting, &engine, request.Model, request.Setting.Flags, m.mark)
 		var failed *engines.StartError
 		if !errors.As(err, &failed) || failed.Reason != engines.PortTaken {
 			break
@@ -181,6 +183,9 @@ func (m *Measurer) Start(ctx context.Context, request lab.Request) (lab.Server, 
 		return &server{m: m, engine: engine, setting: request.Setting, model: request.Model, running: running, log: start.Log, devices: start.Devices}, start
 	}
 	start.State, start.Reason = ledger.StateFailed, err.Error()
+	if ctx.Err() == nil && errors.Is(context.Cause(starting), errLimit) && errors.Is(err, starting.Err()) {
+		start.Reason = lab.ReasonBudget
+	}
 	var failed *engines.StartError
 	if errors.As(err, &failed) {
 		start.Exit, start.Tail = failed.Exit, failed.Tail

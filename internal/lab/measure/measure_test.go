@@ -144,6 +144,16 @@ func starts(t *testing.T, m *Measurer, flag string) (lab.Server, ledger.Start) {
 	return m.Start(t.Context(), lab.Request{Engine: e, Setting: setting, Model: "gpt-oss", ID: "start-1"})
 }
 
+// measured is a run that this machine is not to blame for.
+func measured(t *testing.T, server lab.Server, ctx context.Context, load lab.Load) ledger.Trial {
+	t.Helper()
+	trial, err := server.Measure(ctx, load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trial
+}
+
 // A run has the figures of its client, files of its own, and a command that repeats it.
 func TestMeasure(t *testing.T) {
 	m := measurer(t)
@@ -151,7 +161,7 @@ func TestMeasure(t *testing.T) {
 	if start.State != ledger.StateOK {
 		t.Fatalf("%+v", start)
 	}
-	trial := server.Measure(t.Context(), lab.Load{ID: "race-1", Workload: workload(), Model: "gpt-oss", Seed: 7, Share: 1, Cache: planfile.CacheReset})
+	trial := measured(t, server, t.Context(), lab.Load{ID: "race-1", Workload: workload(), Model: "gpt-oss", Seed: 7, Share: 1, Cache: planfile.CacheReset})
 	if trial.State != ledger.StateOK || trial.Metrics["completed"] != 40 || trial.Metrics["total_output_tokens"] != 800 || trial.Metrics["p99_e2el_ms"] < 38 {
 		t.Errorf("%+v", trial)
 	}
@@ -163,7 +173,7 @@ func TestMeasure(t *testing.T) {
 	if words := strings.Join(trial.Command, " "); !strings.Contains(words, "--seed 7") || !strings.Contains(words, "--reset-prefix-cache") {
 		t.Errorf("command %s", words)
 	}
-	part := server.Measure(t.Context(), lab.Load{ID: "smoke-1", Workload: workload(), Model: "gpt-oss", Seed: 7, Share: 0.05, Cache: planfile.CacheSalt})
+	part := measured(t, server, t.Context(), lab.Load{ID: "smoke-1", Workload: workload(), Model: "gpt-oss", Seed: 7, Share: 0.05, Cache: planfile.CacheSalt})
 	if part.Metrics["completed"] != leastRequests {
 		t.Errorf("a part has %v requests", part.Metrics["completed"])
 	}
@@ -175,7 +185,7 @@ func TestMeasure(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(m.Dir, start.Log)); err != nil {
 		t.Error(err)
 	}
-	again := server.Measure(t.Context(), lab.Load{ID: "race-2", Workload: workload(), Model: "gpt-oss", Seed: 8, Share: 1})
+	again := measured(t, server, t.Context(), lab.Load{ID: "race-2", Workload: workload(), Model: "gpt-oss", Seed: 8, Share: 1})
 	if again.State != ledger.StateFailed {
 		t.Errorf("a stopped server: %+v", again)
 	}
@@ -273,7 +283,7 @@ func TestRuns(t *testing.T) {
 		if c.flag == "slower" {
 			load.Share, m.Quiet = 0.05, 600*time.Millisecond
 		}
-		trial := server.Measure(t.Context(), load)
+		trial := measured(t, server, t.Context(), load)
 		server.Stop()
 		if trial.State != c.state || !strings.Contains(trial.Reason, c.reason) {
 			t.Errorf("%s: %s, %s", c.flag, trial.State, trial.Reason)
@@ -289,11 +299,11 @@ func TestRuns(t *testing.T) {
 	time.AfterFunc(100*time.Millisecond, cancel)
 	long := load
 	long.Workload.NumPrompts = 4000
-	if trial := server.Measure(ctx, long); trial.State != ledger.StateCut {
+	if trial := measured(t, server, ctx, long); trial.State != ledger.StateCut {
 		t.Errorf("interrupted: %s, %s", trial.State, trial.Reason)
 	}
 	long.Floor = 1e6 // requests per second
-	trial := server.Measure(t.Context(), long)
+	trial := measured(t, server, t.Context(), long)
 	if trial.State != ledger.StateEarly || trial.Metrics["request_throughput"] < 50 || trial.Metrics["request_throughput"] > 400 {
 		t.Errorf("too slow: %s, %s, %v", trial.State, trial.Reason, trial.Metrics["request_throughput"])
 	}
@@ -328,7 +338,7 @@ func TestLeftoversBehindLock(t *testing.T) {
 		t.Errorf("a second campaign in the same directory: %v", err)
 	}
 	load := lab.Load{ID: "race-1", Workload: workload(), Model: "gpt-oss", Seed: 7, Share: 1, Cache: planfile.CacheReset}
-	if trial := running.Measure(t.Context(), load); trial.State != ledger.StateOK {
+	if trial := measured(t, running, t.Context(), load); trial.State != ledger.StateOK {
 		t.Errorf("the first campaign's server afterwards: %s, %s", trial.State, trial.Reason)
 	}
 	if err := held.Close(); err != nil {
@@ -340,7 +350,7 @@ func TestLeftoversBehindLock(t *testing.T) {
 	if err := carryOut(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("once the directory is free: %v", err)
 	}
-	if trial := running.Measure(t.Context(), load); trial.State != ledger.StateFailed {
+	if trial := measured(t, running, t.Context(), load); trial.State != ledger.StateFailed {
 		t.Errorf("what was left behind still serves: %s", trial.State)
 	}
 }
@@ -500,5 +510,72 @@ func TestCampaign(t *testing.T) {
 	}
 	if left := descendants(t); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
+	}
+}
+
+// carriesOut is a campaign of one engine with a flag, within a budget.
+func carriesOut(t *testing.T, m *Measurer, flag string, budget time.Duration) ([]ledger.Line, error) {
+	t.Helper()
+	double := engine("double", map[string]string{flag: "true"})
+	plan := &planfile.Plan{Name: "one", Models: []string{"gpt-oss"}, Seed: 1, Cache: planfile.CacheReset, Workloads: []planfile.Workload{workload()}, Budget: planfile.Budget{Time: budget},
+		Objective: planfile.Objective{Metric: "total_token_throughput", Maximize: true, On: "chat"}, Engines: []planfile.Engine{double}}
+	_, err := lab.Run(t.Context(), lab.Config{Plan: plan, PlanText: []byte("one\n"), Dir: m.Dir, Measurer: m, Version: "test", Now: time.Now})
+	lines, read := ledger.Read(m.Dir)
+	if read != nil {
+		t.Fatal(read)
+	}
+	return lines, err
+}
+
+// A server that hangs, or does not come up, costs no more than the budget has: what is cut says so.
+func TestBudgetOfHangs(t *testing.T) {
+	for _, flag := range []string{"stalls", "silent"} {
+		m := measurer(t)
+		m.Quiet = time.Hour
+		lines, err := carriesOut(t, m, flag, 2*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cut []ledger.Trial
+		for _, line := range lines {
+			if line.Trial != nil && line.Trial.State != ledger.StateBegun {
+				cut = append(cut, *line.Trial)
+			}
+		}
+		if len(cut) != 1 || cut[0].State != ledger.StateCut || cut[0].Reason != "budget ended" {
+			t.Errorf("%s: %+v", flag, cut)
+		}
+	}
+	if left := descendants(t); len(left) > 0 {
+		t.Errorf("processes left: %v", left)
+	}
+}
+
+// A disk that is full is no fault of the server: the campaign stops, the trial is none that failed, and the
+// ledger is whole. /dev/full takes no byte.
+func TestFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	m := measurer(t)
+	server, _ := starts(t, m, "")
+	defer server.Stop()
+	if err := os.Symlink("/dev/full", filepath.Join(m.Dir, "requests", "race-1.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	load := lab.Load{ID: "race-1", Workload: workload(), Model: "gpt-oss", Seed: 7, Share: 1, Cache: planfile.CacheReset}
+	if trial, err := server.Measure(t.Context(), load); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%v, %+v", err, trial)
+	}
+	load.ID = "race-2" // whose result has no place
+	if err := os.Mkdir(filepath.Join(m.Dir, "runs", "race-2.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if trial, err := server.Measure(t.Context(), load); err == nil {
+		t.Errorf("a result without a place: %+v", trial)
+	}
+	load.ID = "race-3"
+	if trial := measured(t, server, t.Context(), load); trial.State != ledger.StateOK {
+		t.Errorf("afterwards: %s, %s", trial.State, trial.Reason)
 	}
 }

@@ -54,8 +54,9 @@ type watch struct {
 	gaps    *gaps
 
 	mu    sync.Mutex // guards what follows: the client stops the watch, the trial reads the meter
-	meter *meter     // nil: energy is not measured
-	spent float64    // joules, once the run is over
+	meter *meter     // of processors; nil: not measured
+	cards *cards     // of cards; nil: not measured
+	spent float64    // joules of both, once the run is over
 	known bool
 }
 
@@ -94,9 +95,7 @@ func (w *watch) guard() (stop func()) {
 func (w *watch) begin(live *bench.Live) (stop func()) {
 	close(w.begun)
 	<-w.guarded
-	if w.server.m.Power != "off" {
-		w.meter = newMeter(sysRoot)
-	}
+	w.meter, w.cards = w.server.m.meters()
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -107,9 +106,7 @@ func (w *watch) begin(live *bench.Live) (stop func()) {
 		<-ended
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.meter != nil {
-			w.spent, w.known = w.meter.joules()
-		}
+		w.spent, w.known = energyOf(w.meter, w.cards)
 	}
 }
 

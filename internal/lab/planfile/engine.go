@@ -31,9 +31,10 @@ func (r *planReader) addEngine(name string, e entry) {
 		kind = name
 	}
 	engine, given := r.kinds[kind], Engine{}
+	var flags []entry
 	before := len(r.errs)
 	if e.node != nil && !isNull(e.node) {
-		given = r.readEngine(e, &kind)
+		given, flags = r.readEngine(e, &kind)
 		engine = r.kinds[kind]
 	}
 	engine = merge(engine, given)
@@ -46,12 +47,15 @@ func (r *planReader) addEngine(name string, e entry) {
 	}
 	if len(r.errs) == before {
 		r.startable(e, &engine)
+		for _, e := range flags {
+			r.owned(&engine, e)
+		}
 	}
 	r.plan.Engines = append(r.plan.Engines, engine)
 }
 
-// readEngine reads what a plan says of one.
-func (r *planReader) readEngine(e entry, kind *string) (engine Engine) {
+// readEngine reads what a plan says of one, and returns the entries of its flags too.
+func (r *planReader) readEngine(e entry, kind *string) (engine Engine, flags []entry) {
 	kinds := append(slices.Sorted(maps.Keys(r.kinds)), Other)
 	var start *entry
 	r.fields(e.key, e.node, "start, container or url", map[string]func(entry){
@@ -71,13 +75,13 @@ func (r *planReader) readEngine(e entry, kind *string) (engine Engine) {
 		"dialect":       func(e entry) { engine.Dialect = r.oneOf(e, kinds...) },
 		"env":           func(e entry) { engine.Env = r.environment(e) },
 		"secret_env":    func(e entry) { engine.SecretEnv = r.variables(e) },
-		"flags":         func(e entry) { engine.Flags = r.flagValues(e) },
+		"flags":         func(e entry) { engine.Flags, flags = r.flagValues(e) },
 		"devices":       func(e entry) { engine.Devices = r.integer(e, 1, 1024) },
 	})
 	if start != nil {
 		engine.Start = r.command(*start, engine.Shell)
 	}
-	return engine
+	return engine, flags
 }
 
 // merge is a description with what the plan says in its place.

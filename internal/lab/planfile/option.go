@@ -28,10 +28,11 @@ func (r *planReader) options(e entry) {
 func (r *planReader) readOption(e entry) Option {
 	option := Option{Line: e.line}
 	var unless *entry
+	var given []entry
 	r.fields(e.key, e.node, "engine, name and flags", map[string]func(entry){
 		"engine": func(e entry) { option.Engine = r.text(e, "an engine of the plan"); r.engineFor(e, option.Engine) },
 		"name":   func(e entry) { option.Name = r.text(e, "a name") },
-		"flags":  func(e entry) { option.Flags = r.flags(e) },
+		"flags":  func(e entry) { option.Flags, given = r.flags(e) },
 		"unless": func(e entry) { unless = &e },
 		"lossy":  func(e entry) { option.Lossy = r.boolean(e) },
 		"opaque": func(e entry) { option.Opaque = r.boolean(e) },
@@ -47,6 +48,13 @@ func (r *planReader) readOption(e entry) Option {
 		r.failAt(e.key+".flags", e.line, "a mapping of flags to values expected, such as {max-num-seqs: [128, 512]}", "")
 	case option.Name == "":
 		option.Name = option.Flags[0].Name
+	}
+	for i := range r.plan.Engines {
+		for _, e := range given {
+			if r.plan.Engines[i].Name == option.Engine {
+				r.owned(&r.plan.Engines[i], e)
+			}
+		}
 	}
 	if unless != nil {
 		option.Unless = r.condition(*unless)
@@ -75,25 +83,25 @@ func (r *planReader) engineFor(e entry, name string) {
 	}
 }
 
-// flags reads those of an option, each with one value or several.
-func (r *planReader) flags(e entry) (out []Flag) {
+// flags reads those of an option, each with one value or several, and returns their entries too.
+func (r *planReader) flags(e entry) (out []Flag, given []entry) {
 	for _, e := range r.entries(e.key, e.node, "a mapping of flags to values expected, such as {max-num-seqs: [128, 512]}") {
 		values := r.texts(e, "one value or a list of values")
 		if len(slices.Compact(slices.Sorted(slices.Values(values)))) < len(values) {
 			r.fail(e.key, e.node, "each value once expected")
 		}
-		out = append(out, Flag{Name: r.flagName(e), Values: values})
+		out, given = append(out, Flag{Name: r.flagName(e), Values: values}), append(given, e)
 	}
-	return out
+	return out, given
 }
 
-// flagValues reads flags with one value each.
-func (r *planReader) flagValues(e entry) map[string]string {
-	out := map[string]string{}
+// flagValues reads flags with one value each, and returns their entries too.
+func (r *planReader) flagValues(e entry) (out map[string]string, given []entry) {
+	out = map[string]string{}
 	for _, e := range r.entries(e.key, e.node, "a mapping of flags to values expected") {
-		out[r.flagName(e)] = r.text(e, "a value")
+		out[r.flagName(e)], given = r.text(e, "a value"), append(given, e)
 	}
-	return out
+	return out, given
 }
 
 func (r *planReader) flagName(e entry) string {

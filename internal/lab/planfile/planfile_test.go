@@ -10,6 +10,7 @@ import (
 // kinds are descriptions as the lab has them, for tests.
 var kinds = map[string]Engine{
 	"ossian": {Start: []string{"ossian", "serve", "{model}", "--port", "{port}", "{flags}"}, Ready: "/health"},
+	"ollama": {Start: []string{"ollama", "serve"}, FlagsInEnv: true, Env: map[string]string{"OLLAMA_HOST": "{host}:{port}"}, Ready: "/"},
 	"vllm":   {Start: []string{"vllm", "serve", "{model}", "--port", "{port}", "{flags}"}, Ready: "/health", Env: map[string]string{"VLLM_LOGGING_LEVEL": "ERROR"}},
 }
 
@@ -143,6 +144,12 @@ func TestBadPlans(t *testing.T) {
 		{least + "engines: {vllm: {}, ossian: {}}\noptions: [{flags: {a: 1}}]\n", "options[0].engine", 4, "has several"},
 		{least + "engines: {x: {url: 'http://h:1'}}\noptions: [{flags: {a: 1}}]\n", "options[0]", 4, "runs already"},
 		{least + "engines: {x: {start: 'a {port}'}}\noptions: [{flags: {a: 1}}]\n", "options[0]", 4, "{flags}"},
+		{least + "options:\n  - name: p\n    flags:\n      a: 1\n      port: [1]\n", "options[0].flags.port", 7, "no flag for the port expected: the lab chooses a free one"},
+		{least + "engines: {x: {start: 'a --port {port} --host {host} {flags}'}}\noptions: [{flags: {--host: [0.0.0.0]}}]\n", "options[0].flags.--host", 4, "take host out"},
+		{least + "engines: {vllm: {flags: {model: n}}}\n", "engines.vllm.flags.model", 3, "model or models"},
+		{least + "engines: {x: {start: 'a --listen-at=:{port} {flags}'}}\noptions: [{flags: {listen_at: [':1']}}]\n", "options[0].flags.listen_at", 4, "in the command of engine x"},
+		{least + "engines: {x: {start: 'a -m {model} -p {port} {flags}', shell: true}}\noptions: [{flags: {m: [b]}}]\n", "options[0].flags.m", 4, "model or models"},
+		{least + "engines: {ollama: {}}\noptions: [{flags: {OLLAMA_HOST: ['0.0.0.0']}}]\n", "options[0].flags.OLLAMA_HOST", 4, "no flag for the port"},
 		{"model: m\nworkloads: {w: {dataset: sharegpt}}\n", "workloads.w.path", 2, "the file"},
 		{"model: m\nworkloads: {w: {path: x, input_len: 1, output_len: 1}}\n", "workloads.w.path", 2, "no file"},
 		{"model: m\nworkloads: {w: {input_len: 1}}\n", "workloads.w.output_len", 2, "tokens of an answer"},

@@ -125,24 +125,52 @@ func (c *Calibration) Covers(machineName, engine, version string) bool {
 func bound(names []string) *Calibration {
 	c := &Calibration{Parameters: map[string]machine.Parameter{}}
 	for _, name := range names {
-		value, unit := 1.0, "share"
-		switch name {
-		case layerTime, hostSequence:
-			value, unit = 0, "us"
-		case hostStep, hostParallel:
-			value, unit = 0, "ms"
-		case reduceScale:
-			unit = "of the table"
-		case expertExponent:
-			value, unit = expertPower, ""
-		default:
-			if isMixed(name) {
-				value = 0
-			}
-		}
-		c.Parameters[name] = machine.Parameter{Value: value, Unit: unit, Origin: machine.Spec}
+		c.Parameters[name] = boundOf(name)
 	}
 	return c
+}
+
+// boundOf is the best that a parameter can be.
+func boundOf(name string) machine.Parameter {
+	value, unit := 1.0, "share"
+	switch {
+	case name == layerTime, name == hostSequence:
+		value, unit = 0, "us"
+	case name == hostStep, name == hostParallel, strings.HasPrefix(name, "front/"):
+		value, unit = 0, "ms"
+	case name == reduceScale:
+		unit = "of the table"
+	case name == expertExponent:
+		value, unit = expertPower, ""
+	case isMixed(name):
+		value = 0
+	}
+	return machine.Parameter{Value: value, Unit: unit, Origin: machine.Spec}
+}
+
+// Lent is a copy of c for another machine, as if kernels reached the same shares of it and its host
+// were as fast: an assumption, so that intervals are twice as wide.
+func (c *Calibration) Lent(to string) *Calibration {
+	lent := c.With(nil)
+	lent.Machine = to
+	lent.Spread.Quantile *= 2
+	lent.Spread.Quantiles = maps.Clone(c.Spread.Quantiles)
+	for key := range lent.Spread.Quantiles {
+		lent.Spread.Quantiles[key] *= 2
+	}
+	return lent
+}
+
+// HostAlone is a copy of c in which nothing but the host and the gaps between kernels take longer than
+// they must: every kernel reaches what the machine offers.
+func (c *Calibration) HostAlone() *Calibration {
+	changed := c.With(nil)
+	for name := range c.Parameters {
+		if !strings.HasPrefix(name, "host/") && !strings.HasPrefix(name, "front/") && name != layerTime {
+			changed.Parameters[name] = boundOf(name)
+		}
+	}
+	return changed
 }
 
 // Check reports parameters that cannot be.

@@ -215,6 +215,9 @@ func (sim *Simulation) Prediction() Prediction {
 
 // widen gives metrics their intervals. Of a bound nothing is known, so it has none.
 func (sim *Simulation) widen(metrics map[string]Estimate) {
+	if len(sim.calibration.Spread.Quantiles) == 0 { // nothing is known of how far it is off
+		return
+	}
 	timing := sim.Retime(sim.calibration)
 	factor, quantiles := sim.extrapolation(), sim.calibration.Spread.Quantiles
 	for key, e := range metrics {

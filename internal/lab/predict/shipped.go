@@ -1,11 +1,13 @@
 package predict
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 )
 
@@ -44,6 +46,18 @@ func Shipped(machineName, engine, version string) *Calibration {
 		}
 	}
 	return nil
+}
+
+// ShippedElsewhere returns the calibrations in the program of an engine and a version of it on other
+// machines, by their names. They must not be changed.
+func ShippedElsewhere(machineName, engine, version string) (all []*Calibration) {
+	for _, c := range shippedCalibrations() {
+		if c.Machine != machineName && c.Covers(c.Machine, engine, version) {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Calibration) int { return cmp.Compare(a.Machine, b.Machine) })
+	return all
 }
 
 // largestCalibration is how many bytes of a calibration are read.

@@ -65,7 +65,7 @@ func (c *chapter) conclusion(level int) {
 		}
 		c.table(columns, rows)
 	}
-	c.list(append(c.regressions(), c.uncertain()...))
+	c.list(slices.Concat(c.regressions(), c.unserved(), c.uncertain()))
 }
 
 // verdict is one sentence of what was decided.
@@ -149,6 +149,9 @@ func (c *chapter) beforeAfter() ([][]cell, *bars) {
 	}
 	if len(chart.Pairs) == 0 {
 		return rows, nil
+	}
+	for i, label := range labels(chart.workloads, widestBar) {
+		chart.Pairs[i].Label = label
 	}
 	return rows, chart
 }
@@ -243,9 +246,11 @@ func (c *chapter) regressions() (out []text) {
 
 // undecided are the options that may be better or worse than the baseline.
 func (c *chapter) undecided() (out []ledger.Decision) {
-	for _, decision := range c.about(c.model, ledger.StageRace) {
-		if decision.Verdict == ledger.NotDecided {
-			out = append(out, decision)
+	for _, stage := range []string{ledger.StageSmoke, ledger.StageRace} { // the budget may end before an option is tried
+		for _, decision := range c.about(c.model, stage) {
+			if decision.Verdict == ledger.NotDecided {
+				out = append(out, decision)
+			}
 		}
 	}
 	return out
@@ -259,7 +264,7 @@ func (c *chapter) uncertain() (out []text) {
 		if decision.Model != "" && decision.Model != c.model {
 			continue
 		}
-		what := map[string]string{ledger.StageRace: "Option", ledger.StageGeneralise: "Workload", ledger.StageEngine: "Engine"}[decision.Stage]
+		what := map[string]string{ledger.StageSmoke: "Option", ledger.StageRace: "Option", ledger.StageGeneralise: "Workload", ledger.StageEngine: "Engine"}[decision.Stage]
 		if decision.Stage == ledger.StageInteraction && decision.Verdict == ledger.NotDecided {
 			combinations++
 		}

@@ -28,11 +28,11 @@ func (c *chapter) summary(level int) {
 			if best.Verdict == ledger.Kept {
 				gained = gain(best)
 			}
-			row = cells(option.Name, gained, bracket(best.Effect), best.Verdict)
+			row = cells(option.Name, gained, bracket(Gained(best)), best.Verdict)
 		}
 		rows = append(rows, row)
 	}
-	c.table([]string{"Option", ">Gain", "95 % interval", "Decision"}, rows)
+	c.table([]string{"Option", ">" + c.gainName(), "95 % interval", "Decision"}, rows)
 	c.together()
 }
 
@@ -42,18 +42,18 @@ func (c *chapter) together() {
 	var effects, joint [][]cell
 	for _, decision := range c.about(c.model, ledger.StageInteraction) {
 		if decision.Setting == nil {
-			effects = append(effects, cells(decision.Subject, gain(&decision), bracket(decision.Effect), decision.Verdict))
+			effects = append(effects, cells(decision.Subject, gain(&decision), bracket(Gained(&decision)), decision.Verdict))
 			continue
 		}
 		product := "-"
 		if decision.Product != nil {
-			product = share(*decision.Product)
+			product = share(gained(decision.Metric, &ledger.Interval{Value: *decision.Product}).Value)
 		}
-		joint = append(joint, []cell{of(say("").code(flagsOf(decision.Setting))), of(say(product)), of(say(gain(&decision))), of(say(bracket(decision.Effect))), of(say(decision.Verdict)), of(say(decision.Reason))})
+		joint = append(joint, []cell{of(say("").code(flagsOf(decision.Setting))), of(say(product)), of(say(gain(&decision))), of(say(bracket(Gained(&decision)))), of(say(decision.Verdict)), of(say(decision.Reason))})
 	}
 	if len(effects) > 0 {
 		c.paragraph(say("Options beside each other, from a two-level design: a main effect is the mean over all settings of the other options, a pair the joint gain over the product of both."))
-		c.table([]string{"Effect", ">Size", "95 % interval", "Decision"}, effects)
+		c.table([]string{"Effect", ">" + c.gainName(), "95 % interval", "Decision"}, effects)
 	}
 	if len(joint) > 0 {
 		c.paragraph(say("Options together:"))
@@ -69,7 +69,10 @@ func (c *chapter) generalised(level int) {
 	for _, decision := range decisions {
 		p := c.bothOn(decision.Workload)
 		metric := cmp.Or(decision.Metric, c.campaign.Objective.Metric)
-		before, after, changed := "-", "-", gain(&decision)
+		before, after, changed := "-", "-", "-"
+		if decision.Effect != nil {
+			changed = share(decision.Effect.Value)
+		}
 		tone := plain
 		if old, has := p.before[metric]; has {
 			before, after, changed = number(old), number(p.after[metric]), percent(old, p.after[metric])
@@ -251,7 +254,8 @@ func (c *chapter) cost(level int) {
 	if c.campaign.Simulated {
 		return
 	}
-	c.table([]string{"Setting", "Workload", ">Cost per million tokens", ">Cost per million output tokens", ">Joule per token"}, rows)
+	c.paragraph(c.energyWords())
+	c.table([]string{"Setting", "Workload", ">Cost per million tokens", ">Cost per million output tokens", ">Joule per token", ">Joule per output token"}, rows)
 }
 
 // costRow is one setting on one workload.
@@ -262,7 +266,7 @@ func (c *chapter) costRow(setting ledger.Setting, workload string, price float64
 	if len(runs) == 0 {
 		return nil
 	}
-	var total, output, joules, tokens float64
+	var total, output, joules, tokens, written float64
 	measured := true
 	for _, run := range runs {
 		total += math.Log(run.Metrics["total_token_throughput"])
@@ -273,6 +277,7 @@ func (c *chapter) costRow(setting ledger.Setting, workload string, price float64
 		}
 		joules += *run.Joules
 		tokens += run.Metrics["total_input_tokens"] + run.Metrics["total_output_tokens"]
+		written += run.Metrics["total_output_tokens"]
 	}
 	count := float64(len(runs))
 	money := func(rate float64) string {
@@ -281,11 +286,32 @@ func (c *chapter) costRow(setting ledger.Setting, workload string, price float64
 		}
 		return fmt.Sprintf("%.4f", price/3600/rate*1e6)
 	}
-	energy := "not measured"
-	if measured && tokens > 0 {
-		energy = fmt.Sprintf("%.3g", joules/tokens)
+	energy := func(count float64) string {
+		if !measured || !(count > 0) {
+			return "not measured"
+		}
+		return fmt.Sprintf("%.3g", joules/count)
 	}
-	return []cell{of(say("").code(flagsOf(&setting))), of(say("").code(workload)), of(say(money(math.Exp(total / count)))), of(say(money(math.Exp(output / count)))), of(say(energy))}
+	return []cell{of(say("").code(flagsOf(&setting))), of(say("").code(workload)), of(say(money(math.Exp(total / count)))), of(say(money(math.Exp(output / count)))), of(say(energy(tokens))), of(say(energy(written)))}
+}
+
+// energyWords say what energy is of.
+func (c *chapter) energyWords() text {
+	power := ""
+	if c.machine != nil {
+		power = c.machine.Power
+	}
+	var of []string
+	if strings.Contains(power, "rapl") && !strings.HasPrefix(power, "not") {
+		of = append(of, "processors (RAPL)")
+	}
+	if strings.Contains(power, "nvidia-smi") && !strings.HasPrefix(power, "not") {
+		of = append(of, "cards (power.draw of nvidia-smi, integrated)")
+	}
+	if len(of) == 0 {
+		return say("Energy: " + cmp.Or(power, "not measured") + ".")
+	}
+	return say("Energy: of " + strings.Join(of, " and ") + ", over runs alone.")
 }
 
 // steadiness shows the baseline over time.

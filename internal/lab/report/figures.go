@@ -33,7 +33,8 @@ func (c *chapter) draw(picture drawing, name, alt string) *figure {
 // bars are the chart of a conclusion.
 type bars struct {
 	chart.Bars
-	metric string
+	metric    string
+	workloads []string // of the pairs, by their full names
 }
 
 // newBars is a chart without bars, of the objective.
@@ -46,7 +47,7 @@ func (c *chapter) newBars() *bars {
 	case metric != "total_token_throughput":
 		unit = c.nameOf(metric)
 	}
-	return &bars{chart.Bars{Name: c.prefix + "conclusion", Title: c.title(), Unit: unit, Before: "Baseline", After: "Optimized"}, metric}
+	return &bars{chart.Bars{Name: c.prefix + "conclusion", Title: chart.Drawable(c.title()), Unit: unit, Before: "Baseline", After: "Optimized"}, metric, nil}
 }
 
 // add appends a workload, if its objective was measured.
@@ -55,7 +56,7 @@ func (b *bars) add(c *chapter, label string, p pairing) {
 	if !has || len(b.Pairs) >= 12 {
 		return
 	}
-	pair := chart.Pair{Label: label, Before: before, After: nan}
+	pair := chart.Pair{Before: before, After: nan}
 	if c.improved() {
 		pair.After = p.after[b.metric]
 		pair.Change = change(b.metric, before, pair.After)
@@ -63,39 +64,67 @@ func (b *bars) add(c *chapter, label string, p pairing) {
 			pair.Better, pair.Worse = tone == better, tone == worse
 		}
 	}
-	b.Pairs = append(b.Pairs, pair)
+	b.Pairs, b.workloads = append(b.Pairs, pair), append(b.workloads, label)
 }
 
 // wordsOf says what bars show.
 func (c *chapter) wordsOf(b *bars) string {
 	var parts []string
-	for _, pair := range b.Pairs {
+	for i, pair := range b.Pairs {
 		if math.IsNaN(pair.After) {
-			parts = append(parts, fmt.Sprintf("%s %s", pair.Label, number(pair.Before)))
+			parts = append(parts, fmt.Sprintf("%s %s", b.workloads[i], number(pair.Before)))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s %s to %s (%s)", pair.Label, number(pair.Before), number(pair.After), pair.Change))
+		parts = append(parts, fmt.Sprintf("%s %s to %s (%s)", b.workloads[i], number(pair.Before), number(pair.After), pair.Change))
 	}
 	return "Bars of " + b.Unit + ": " + strings.Join(parts, ", ")
 }
 
 // effects draws what each option did, with its interval.
 func (c *chapter) effects() *figure {
-	forest := &chart.Forest{Name: c.prefix + "options", Title: "Effect of each option alone on " + c.nameOf(c.campaign.Objective.Metric), Unit: "change over the baseline (%)", Zone: 1}
+	forest := &chart.Forest{Name: c.prefix + "options", Title: chart.Drawable("Effect of each option alone on " + c.nameOf(c.campaign.Objective.Metric)), Unit: "change over the baseline (%)", Zone: 1}
 	var words []string
+	var subjects []string
 	for _, decision := range c.about(c.model, ledger.StageRace) {
 		if decision.Effect == nil {
 			continue
 		}
 		effect := decision.Effect
-		forest.Effects = append(forest.Effects, chart.Effect{Label: decision.Subject, Value: 100 * effect.Value, Low: 100 * effect.Low, High: 100 * effect.High,
+		subjects = append(subjects, decision.Subject)
+		forest.Effects = append(forest.Effects, chart.Effect{Value: 100 * effect.Value, Low: 100 * effect.Low, High: 100 * effect.High,
 			Kept: decision.Verdict == ledger.Kept, Text: share(effect.Value) + ", " + decision.Verdict})
 		words = append(words, decision.Subject+" "+share(effect.Value)+" "+decision.Verdict)
 	}
 	if len(forest.Effects) == 0 {
 		return nil
 	}
+	for i, label := range labels(subjects, widestEffect) {
+		forest.Effects[i].Label = label
+	}
 	return c.draw(forest, forest.Name, "Options with intervals: "+strings.Join(words, ", "))
+}
+
+// How many letters labels have room for: in a row of the figure of options, below bars.
+const (
+	widestEffect = 40
+	widestBar    = 22
+)
+
+// labels are names that fit, in letters that can be drawn, each another one: where cutting them makes two
+// alike, their numbers go before them.
+func labels(names []string, width int) []string {
+	shown := make([]string, len(names))
+	for i, name := range names {
+		shown[i] = chart.Drawable(name)
+	}
+	out := Shorten(shown, width)
+	for i := range out {
+		if len([]rune(out[i])) > width {
+			number := fmt.Sprintf("%d: ", i+1)
+			out[i] = number + cutMiddle(shown[i], width-len(number))
+		}
+	}
+	return out
 }
 
 // A speed is a setting by what its users and its devices get.
@@ -157,7 +186,7 @@ func (c *chapter) frontierFigure(speeds []speed) *figure {
 		at := chart.Point{X: s.user, Y: s.share}
 		if s.best {
 			best.Points = append(best.Points, at)
-			panel.Notes = append(panel.Notes, chart.Note{At: at, Text: flagsOf(&s.setting)})
+			panel.Notes = append(panel.Notes, chart.Note{At: at, Text: chart.Drawable(flagsOf(&s.setting))})
 		} else {
 			others.Points = append(others.Points, at)
 		}

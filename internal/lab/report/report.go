@@ -89,6 +89,7 @@ func (c *chapter) write(level int) {
 	c.setup(level)
 	c.results(level)
 	c.summary(level)
+	c.service(level)
 	c.generalised(level)
 	c.behind()
 	c.comparedPart(level)

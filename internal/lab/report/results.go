@@ -211,10 +211,10 @@ func (c *chapter) optionStep(level, step int, option ledger.Option) {
 	decisions := c.onOption(option)
 	var rows [][]cell
 	for _, decision := range decisions {
-		rows = append(rows, []cell{of(say("").code(flagsOf(decision.Setting))), of(say(decision.Stage)), of(say(gain(&decision))), of(say(bracket(decision.Effect))),
+		rows = append(rows, []cell{of(say("").code(flagsOf(decision.Setting))), of(say(decision.Stage)), of(say(gain(&decision))), of(say(bracket(Gained(&decision)))),
 			of(say(fmt.Sprint(decision.Blocks))), of(say(decision.Verdict)), of(say(decision.Reason))})
 	}
-	c.table([]string{"Setting", "Stage", ">Gain", "95 % interval", ">Blocks", "Decision", "Why"}, rows)
+	c.table([]string{"Setting", "Stage", ">" + c.gainName(), "95 % interval", ">Blocks", "Decision", "Why"}, rows)
 	best := bestOf(decisions)
 	if best == nil {
 		c.paragraph(say("Result: ").bold("not measured yet").and("."))
@@ -226,12 +226,18 @@ func (c *chapter) optionStep(level, step int, option ledger.Option) {
 	c.paragraph(c.result(option, best))
 }
 
-// gain is a decision's effect in words.
+// gain is a decision's effect in words: above 0 where it is for the better.
 func gain(decision *ledger.Decision) string {
 	if decision.Effect == nil {
 		return "-"
 	}
-	return share(decision.Effect.Value)
+	return share(Gained(decision).Value)
+}
+
+// gainName is what columns of gains are called.
+func (c *chapter) gainName() string {
+	metric := c.campaign.Objective.Metric
+	return GainOf(metric, c.nameOf(metric))
 }
 
 // result is the line that ends a step.
@@ -298,7 +304,7 @@ func bestOf(decisions []ledger.Decision) *ledger.Decision {
 	var best *ledger.Decision
 	for i := range decisions {
 		d := &decisions[i]
-		if d.Stage == ledger.StageSmoke && d.Verdict == ledger.Kept {
+		if d.Stage == ledger.StageSmoke && (d.Verdict == ledger.Works || d.Verdict == ledger.Kept) { // as earlier ledgers have it
 			continue // it works; what it gains is not measured yet
 		}
 		if best == nil || rank(d) > rank(best) {

@@ -62,6 +62,27 @@ func share(part float64) string {
 	return text + "%"
 }
 
+// gained turns an effect on a metric so that more is better: of a time it is how much less there is.
+func gained(metric string, effect *ledger.Interval) *ledger.Interval {
+	if effect == nil || !isTime(metric) {
+		return effect
+	}
+	return &ledger.Interval{Value: -effect.Value, Low: -effect.High, High: -effect.Low}
+}
+
+// GainOf is what gains on a metric are called, in one way in tables and on consoles.
+func GainOf(metric, name string) string {
+	if isTime(metric) {
+		return "Gain: less " + name
+	}
+	return "Gain: more " + name
+}
+
+// Gained is a decision's effect as a gain, above 0 where it is for the better; nil: there is none.
+func Gained(decision *ledger.Decision) *ledger.Interval {
+	return gained(decision.Metric, decision.Effect)
+}
+
 // bracket writes an interval of relative changes.
 func bracket(effect *ledger.Interval) string {
 	if effect == nil {

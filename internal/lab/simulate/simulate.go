@@ -67,7 +67,7 @@ type Failing struct {
 	Share  float64  // of the runs that fail; 0: it does not start
 }
 
-// A Measurer measures a world. Rates come from the predictor, where there is one, times what the world
+// A Measurer measures a world. Figures come from the predictor, where there is one, times what the world
 // says.
 type Measurer struct {
 	World     World
@@ -127,12 +127,20 @@ func (m *Measurer) Start(ctx context.Context, request lab.Request) (lab.Server, 
 		seconds += m.World.Starts[word].Seconds()
 	}
 	start := ledger.Start{Argv: argv(request), Version: "simulated", State: ledger.StateOK, Seconds: seconds, Devices: max(1, request.Engine.Devices)}
+	if request.Limit > 0 && seconds > request.Limit.Seconds() {
+		start.State, start.Reason, start.Seconds = ledger.StateFailed, lab.ReasonBudget, request.Limit.Seconds()
+		m.pass(start.Seconds)
+		return nil, start
+	}
 	m.pass(seconds)
 	reason, tail := engine.Fails, engine.Tail
 	for _, failing := range m.World.Failing {
 		if failing.Share == 0 && has(request.Setting, failing.Flags) {
 			reason, tail = failing.Reason, []string{failing.Reason}
 		}
+	}
+	if misfit := m.misfit(request); reason == "" && misfit != "" {
+		reason, tail = "out of memory: "+misfit, []string{misfit}
 	}
 	if reason != "" || ctx.Err() != nil {
 		start.State, start.Reason, start.Tail = ledger.StateFailed, reason, tail
@@ -164,9 +172,9 @@ type server struct {
 func (s *server) Stop() {}
 
 // Measure implements lab.Server.
-func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
+func (s *server) Measure(ctx context.Context, load lab.Load) (ledger.Trial, error) {
 	if ctx.Err() != nil {
-		return ledger.Trial{State: ledger.StateCut}
+		return ledger.Trial{State: ledger.StateCut}, nil
 	}
 	// Noise is that of this trial, whoever was measured before it.
 	dice := s.dice("noise", load.ID)
@@ -175,8 +183,8 @@ func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 	if load.Share < 1 {
 		requests = math.Ceil(requests * load.Share)
 	}
-	rate := s.rate(load) * math.Exp(s.World.Noise*dice.NormFloat64())
-	metrics := s.metrics(workload, requests, rate)
+	workload.NumPrompts = int(requests)
+	metrics := s.figures(workload, s.speed(load.Elapsed)*math.Exp(s.World.Noise*dice.NormFloat64()))
 	trial := ledger.Trial{State: ledger.StateOK, Devices: max(1, s.Engine.Devices), Metrics: metrics, Seconds: metrics["duration"]}
 	for _, failing := range s.World.Failing {
 		if failing.Share > 0 && has(s.Setting, failing.Flags) && dice.Float64() < failing.Share {
@@ -188,80 +196,17 @@ func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 		trial.Reason = fmt.Sprintf("%.3g requests/s after a tenth of them, %.3g wanted", metrics["request_throughput"], load.Floor)
 		trial.Seconds /= 10
 	}
+	if load.Limit > 0 && trial.Seconds > load.Limit.Seconds() {
+		trial = ledger.Trial{State: ledger.StateCut, Reason: lab.ReasonBudget, Devices: trial.Devices, Seconds: load.Limit.Seconds()}
+	}
 	s.pass(trial.Seconds)
-	return trial
+	return trial, nil
 }
 
 // dice is a generator of one purpose.
 func (m *Measurer) dice(purpose ...string) *rand.Rand {
 	sum := sha256.Sum256([]byte(strconv.FormatUint(m.World.Seed, 10) + "\x00" + strings.Join(purpose, "\x00")))
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])))
-}
-
-// rate is what the setting would give without noise, tokens per second.
-func (s *server) rate(load lab.Load) float64 {
-	rate := s.World.Rate
-	if rate == 0 {
-		rate = 1000
-	}
-	if s.Predictor != nil {
-		if predicted, known := s.Predictor.Predict(s.Engine, s.Setting, s.Model, load.Workload).Metrics["total_token_throughput"]; known {
-			rate = predicted.Value
-		}
-	}
-	if factor := s.World.Engines[s.Engine.Name].Factor; factor > 0 {
-		rate *= factor
-	}
-	for _, word := range words(s.Setting) {
-		rate *= 1 + s.World.Effects[word]
-	}
-	for _, joint := range s.World.Joint {
-		if has(s.Setting, joint.Flags) {
-			for _, word := range joint.Flags {
-				rate /= 1 + s.World.Effects[word]
-			}
-			rate *= 1 + joint.Effect
-		}
-	}
-	if drift := s.World.Drift; drift.Change != 0 {
-		gone := 1.0
-		if drift.Over > 0 {
-			gone = min(1, load.Elapsed.Seconds()/drift.Over.Seconds())
-		}
-		rate *= 1 + drift.Change*gone
-	}
-	return rate
-}
-
-// metrics are figures of a run that agree with each other: as many requests at once as the workload
-// allows, each the same, a tenth of a request's time before its first token.
-func (s *server) metrics(workload planfile.Workload, requests, rate float64) map[string]float64 {
-	input, output := float64(workload.InputLen), float64(workload.OutputLen)
-	if input+output == 0 {
-		input, output = 220, 200
-	}
-	duration := requests * (input + output) / rate
-	together := requests
-	if workload.MaxConcurrency > 0 {
-		together = min(together, float64(workload.MaxConcurrency))
-	}
-	if workload.RequestRate > 0 {
-		duration = max(duration, requests/workload.RequestRate)
-		rate = requests * (input + output) / duration
-	}
-	latency := 1000 * duration * together / requests
-	first := latency / 10
-	metrics := map[string]float64{
-		"completed": requests, "failed": 0, "duration": duration, "total_input_tokens": requests * input, "total_output_tokens": requests * output,
-		"request_throughput": requests / duration, "output_throughput": requests * output / duration, "total_token_throughput": rate,
-		"max_concurrent_requests": together,
-	}
-	for name, value := range map[string]float64{"ttft": first, "e2el": latency, "tpot": (latency - first) / max(1, output-1), "itl": (latency - first) / max(1, output-1)} {
-		for _, kind := range []string{"mean", "median", "p99"} {
-			metrics[kind+"_"+name+"_ms"] = value
-		}
-	}
-	return metrics
 }
 
 // Answers implements lab.Server: ids that depend on the prompt alone, but for flags that are said to

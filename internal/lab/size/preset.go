@@ -70,7 +70,8 @@ type Choice struct {
 	Frontier []Point  `json:"frontier"` // fewest tokens per user first
 	Refused  []string `json:"refused,omitempty"`
 	Assumed  []string `json:"assumptions"`
-	Unknown  []string `json:"unknown,omitempty"` // kernels: what is predicted is a bound
+	Unknown  []string `json:"unknown,omitempty"`    // kernels: what is predicted is a bound
+	Depends  string   `json:"depends_on,omitempty"` // what the choice rests on where the machine has no calibration, and what would change it
 }
 
 // A grid is what has been predicted of a wish.

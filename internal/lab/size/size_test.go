@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"ossian/internal/bench/sweep"
@@ -199,5 +200,55 @@ func TestPresets(t *testing.T) {
 	}
 	if _, err := Preset(context.Background(), Wish{Aim: "best", Model: model}); err == nil {
 		t.Error("an unknown aim was accepted")
+	}
+}
+
+// TestDepends: of a machine that nobody measured the choice is told with what it rests on: the same preset
+// under each other assumption, and which of them makes the difference.
+func TestDepends(t *testing.T) {
+	model, err := predict.Model("gpt-oss-120b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b200, err := machine.Lookup("B200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := predict.Engine("vllm", "0.11.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wish := Wish{Aim: Balanced, Model: model, Machine: Machine{Machine: b200}, Engine: engine, Workers: 2, Input: 128, Output: 128, MostUsers: 256, Settings: predict.Settings{MaxTokens: 8192}}
+	var said []string
+	for _, lender := range []string{"", "H100-SXM"} {
+		if lender != "" {
+			wish.Machine.Calibration = predict.Shipped(lender, "vllm", "0.11.0").Lent("B200")
+		}
+		choice, err := Preset(context.Background(), wish)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := Depends(context.Background(), wish, choice, lender)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, strings.ReplaceAll(text, " (taken here)", ""))
+		if !strings.Contains(text, choice.short()+" (taken here)") || !strings.Contains(text, "A100-SXM4-80G: tp ") || !strings.Contains(text, "H100-SXM: tp ") || strings.Count(text, "(taken here)") != 1 {
+			t.Errorf("on %q: %s", lender, text)
+		}
+	}
+	if said[0] != said[1] {
+		t.Errorf("the answers depend on which is taken:\n%s\n%s", said[0], said[1])
+	}
+	if !strings.Contains(said[0], "the answer depends on what is assumed") || !strings.Contains(said[0], "the host's time") {
+		t.Errorf("%s", said[0])
+	}
+	wish.Machine.Calibration, wish.Engine.Name = nil, "ossian"
+	choice, err := Preset(context.Background(), wish)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := Depends(context.Background(), wish, choice, ""); err != nil || !strings.Contains(text, "nor on another machine") {
+		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -36,6 +36,9 @@ func (c *Choice) Text() string {
 	for _, text := range c.Assumed {
 		fmt.Fprintf(&out, "assumed: %s\n", text)
 	}
+	if c.Depends != "" {
+		fmt.Fprintf(&out, "depends: %s\n", c.Depends)
+	}
 	if len(c.Unknown) > 0 {
 		fmt.Fprintf(&out, "BOUND ONLY: unknown kernels %s\n", strings.Join(c.Unknown, ", "))
 	}

@@ -1,7 +1,7 @@
 package verify
 
 // V-PCT: printed percentages and factors against the printed figures that they are of, in
-// rows and columns of tables and in sentences.
+// rows and columns of tables. Sentences, and tables of states, are package statement's.
 
 import (
 	"fmt"
@@ -26,18 +26,10 @@ func (j *judge) percentages() {
 		}
 	}
 	j.memorySavings()
-	for i, line := range j.doc.Lines {
-		if len(line) <= maxSentence && !strings.Contains(line, "|") && strings.ContainsAny(line, "%x×") && comparing.MatchString(line) {
-			j.checkSentence(document.Plain(line), i+1)
-		}
-	}
 }
 
 // maxSentence is how long a line may be that is read as a sentence.
 const maxSentence = 4 << 10
-
-// comparing are the words between two figures that are compared.
-var comparing = regexp.MustCompile(`→|->|=>|\bto\b|instead|rather|\bvs\b|versus|compared|from`)
 
 // checkRow checks the changes of a row against the same metric in its base column.
 func (j *judge) checkRow(table *document.Table, row *document.Row) {
@@ -53,40 +45,6 @@ func (j *judge) checkRow(table *document.Table, row *document.Row) {
 			}
 		}
 	}
-	for column := 2; column < len(row.Cells); column++ {
-		if cell := &row.Cells[column]; len(cell.Figures) == 0 && len(cell.Changes) == 1 && !cell.Changes[0].Interval {
-			j.checkOwnCell(table, row, column, cell.Changes[0])
-		}
-	}
-}
-
-// checkOwnCell checks a change that has a cell of its own behind the figures of two states,
-// as in "| 100 | 112 | +12% |", where the header says which of them is the base.
-func (j *judge) checkOwnCell(table *document.Table, row *document.Row, column int, printed document.Change) {
-	var base, figure *document.TableFigure
-	for other := 1; other < column; other++ {
-		cell := &row.Cells[other]
-		switch {
-		case len(cell.Figures) == 0:
-		case len(cell.Figures) > 1 || cell.Figures[0].Change != nil:
-			return
-		case document.BaseWords.MatchString(table.Header[other]) && base == nil:
-			base = &cell.Figures[0]
-		case figure == nil && !document.BaseWords.MatchString(table.Header[other]):
-			figure = &cell.Figures[0]
-		default:
-			return // more than two states: which are meant is not said
-		}
-	}
-	if base == nil || figure == nil {
-		return
-	}
-	old, fresh := *base, *figure
-	if old.Metric == "" {
-		old.Metric = document.MetricOf(row.Name)
-	}
-	fresh.Metric = old.Metric
-	j.checkChange(place(table, row), old, fresh, printed, j.scalesNear(table, row))
 }
 
 // ofEarlier reports whether a change is one from a figure of the same label in a column
@@ -127,7 +85,7 @@ func (j *judge) checkGains(table *document.Table, column int) {
 				found = found || (from != at && len(base.Figures) == 1 && base.Figures[0].Number.Value > 0 && holds(base.Figures[0], figure, printed, 1))
 			}
 		}
-		if metrics == 0 || found || inRow || len(table.Rows) < 2 {
+		if metrics == 0 || found || inRow || len(table.Rows) < 2 || neutral(printed) || !isGain(table.Header[column], printed) {
 			continue
 		}
 		severity := Unsupported // of which of several metrics the change is, is not said
@@ -136,6 +94,20 @@ func (j *judge) checkGains(table *document.Table, column int) {
 		}
 		j.find(severity, row.Line, place(table, row)+", "+table.Header[column], printed.Text, "no two figures of the table differ by this", "a change is that of one printed figure from another")
 	}
+}
+
+// neutral reports whether a change says that there is none, as that of a base does.
+func neutral(printed document.Change) bool {
+	return printed.Value.Value == 0 || (printed.Value.Value == 1 && printed.Factor) || (printed.Value.Value == 100 && !printed.Factor)
+}
+
+// gainHeader are headings of columns of changes; shares, efficiencies and rates of hits are in
+// percent too.
+var gainHeader = regexp.MustCompile(`(?i)gain|delta|[Δ∆]|diff|change|improve|speed-?up|increase|reduction|uplift|boost|saving|effect|faster|better|^\W*$|^\W*(?:vs\.?|relative|over) `)
+
+// isGain reports whether a percentage or a factor of a column is a change.
+func isGain(header string, printed document.Change) bool {
+	return gainHeader.MatchString(header) || strings.ContainsAny(printed.Text, "+-\u2212")
 }
 
 // place is what a row is called in findings.
@@ -335,113 +307,6 @@ func holds(base, figure document.TableFigure, printed document.Change, devices f
 	}
 	faster := document.Between(100*(1/(1+high/100)-1), 100*(1/(1+low/100)-1))
 	return faster.Meets(want)
-}
-
-// Sentences that give two figures and the change between them.
-const figurePattern = `[~≈]?\s?([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-zµ]+(?:/[A-Za-z]+)?)?`
-
-var (
-	// From the old one to the new one.
-	fromTo = regexp.MustCompile(`(?i)(?:from\s+)?` + figurePattern + `\s*(?:→|->|=>|\bto\b)\s*` + figurePattern)
-	// The new one, and what it was.
-	insteadOf = regexp.MustCompile(`(?i)` + figurePattern + `\s*(?:instead of|rather than|\bvs\.?|versus|compared to|compared with|down from|up from)\s*` + figurePattern)
-	// A change in words.
-	sentenceChange = regexp.MustCompile(`(?i)([-+\x{2212}]?[0-9][0-9,]*(?:\.[0-9]+)?)\s?(%|x\b|×)(?:\s*(faster|slower|higher|lower|less|more|reduction|reduced|saved|improvement|increase|decrease|better|gain|speedup))?`)
-)
-
-var (
-	// What may stand between two figures and the change from one to the other.
-	besideFigures = regexp.MustCompile(`(?i)^(?:[\s,:=(\[—–~≈+-]|\b(?:a|an|or|i\.e\.|that is|which is|is|about|roughly|up|down|by|of|reduced|increased|decreased|improved|faster|slower|higher|lower|reduction|increase|decrease|improvement|gain|speedup|tok/s|tokens/s|req/s|ms|s|GB|GiB|MB)\b|[0-9][0-9,]*(?:\.[0-9]+)?)*$`)
-	// Units of settings, whose change is not what a percentage behind them is of.
-	settingUnit = regexp.MustCompile(`(?i)^(?:x|gpus?|cards?|devices?|nodes?|users?|requests?|seqs?|sequences?|batch(?:es)?|layers?|threads?|cores?|k|b)$`)
-)
-
-// withinWord reports whether a figure is a part of a name, as in "A100".
-func withinWord(text string, at int) bool {
-	if at <= 0 {
-		return false
-	}
-	before := text[at-1]
-	return before == '-' || before == '_' || before == '.' || before == '/' || (before >= '0' && before <= '9') || (before >= 'a' && before <= 'z') || (before >= 'A' && before <= 'Z')
-}
-
-// sentenceReach is how far behind two figures their change may stand, in bytes.
-const sentenceReach = 60
-
-// checkSentence checks the change behind two figures of a sentence, in brackets or behind a
-// comma. Ranges are no figures, and several figures in between leave open which are meant.
-func (j *judge) checkSentence(text string, line int) {
-	for _, form := range []*regexp.Regexp{fromTo, insteadOf} {
-		for _, match := range form.FindAllStringSubmatchIndex(text, 10) {
-			old, okOld := document.ParseNumber(document.Submatch(text, match, 1))
-			fresh, okNew := document.ParseNumber(document.Submatch(text, match, 3))
-			unitOld, unitNew := document.Submatch(text, match, 2), document.Submatch(text, match, 4)
-			if settingUnit.MatchString(unitOld) || settingUnit.MatchString(unitNew) || withinWord(text, match[2]) || withinWord(text, match[6]) {
-				continue
-			}
-			if !okOld || !okNew || (unitOld != "" && unitNew != "" && !strings.EqualFold(unitOld, unitNew)) || document.RangeBefore.MatchString(text[:match[2]]) {
-				continue
-			}
-			if form == insteadOf {
-				old, fresh = fresh, old
-			}
-			rest := text[match[1]:]
-			if strings.HasPrefix(strings.TrimSpace(rest), "-") || strings.HasPrefix(strings.TrimSpace(rest), "–") {
-				continue
-			}
-			j.checkBehind(text, rest, old, fresh, line)
-		}
-	}
-}
-
-// checkBehind checks the first change in what stands behind two figures.
-func (j *judge) checkBehind(text, rest string, old, fresh document.Number, line int) {
-	match := sentenceChange.FindStringSubmatchIndex(rest)
-	if match == nil || match[0] > sentenceReach {
-		return
-	}
-	if !besideFigures.MatchString(rest[:match[0]]) {
-		return // the change of something else
-	}
-	if document.RangeBefore.MatchString(rest[:match[2]]) || strings.HasPrefix(rest[match[3]:], "-") {
-		return
-	}
-	value, ok := document.ParseNumber(document.Submatch(rest, match, 1))
-	if !ok || old.Value <= 0 || fresh.Value <= 0 {
-		return
-	}
-	approximate := strings.ContainsAny(text, "~≈") || strings.Contains(text, "about")
-	old, fresh, value = old.Rounded(approximate), fresh.Rounded(approximate), value.Rounded(approximate)
-	percent := document.Submatch(rest, match, 2) == "%"
-	ratio := fresh.Span().Over(old.Span())
-	allowed := []document.Span{ratio, document.Between(1/ratio.High, 1/ratio.Low)}
-	if percent {
-		allowed = []document.Span{document.Between(100*(ratio.Low-1), 100*(ratio.High-1)), document.Between(100*(1-ratio.High), 100*(1-ratio.Low)),
-			document.Between(100*(1/ratio.High-1), 100*(1/ratio.Low-1)), document.Between(100*ratio.Low, 100*ratio.High)}
-	}
-	for _, s := range allowed {
-		if s.Meets(value.Span()) {
-			return
-		}
-	}
-	// By devices, where the sentence says so.
-	if normalised.MatchString(text) {
-		for _, devices := range []float64{2, 3, 4, 6, 8, 16} {
-			if (document.Between(100*(ratio.Low/devices-1), 100*(ratio.High/devices-1))).Meets(value.Span()) {
-				return
-			}
-		}
-	}
-	follows := fmt.Sprintf("%s → %s is %s", old.Text, fresh.Text, factorOrPercent(fresh.Value/old.Value, percent))
-	j.find(Wrong, line, "sentence", clip(text), follows, "beyond the rounding of the printed figures")
-}
-
-// factorOrPercent writes a ratio as a signed percentage, or as a factor of at least 1.
-func factorOrPercent(ratio float64, percent bool) string {
-	if percent {
-		return fmt.Sprintf("%+.1f %%", 100*(ratio-1))
-	}
-	return fmt.Sprintf("%.1f×", math.Max(ratio, 1/ratio))
 }
 
 // clip is a text that fits in a finding.

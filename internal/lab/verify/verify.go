@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lab/verify/statement"
 )
 
 // A Severity says how sure a finding is and what it means for the figure.
@@ -105,9 +106,11 @@ func Documents(inputs []Input, options ...Option) (Report, error) {
 		report.Counts.Tables += len(doc.Tables)
 		report.Counts.Commands += len(doc.Commands)
 		report.Counts.Claims += len(doc.Claims) + len(doc.Memory)
+		stated := statement.Check(doc)
 		for _, rule := range rules {
 			judge := &judge{doc: doc, id: rule.id, against: set.against}
 			rule.apply(judge)
+			judge.statements(stated)
 			report.Findings = append(report.Findings, judge.result()...)
 		}
 	}
@@ -152,6 +155,23 @@ type judge struct {
 	against  []Predictor
 	findings []Finding
 	dropped  int // beyond maxFindings
+}
+
+// degrees are the severities of what package statement finds.
+var degrees = map[statement.Degree]Severity{statement.Certain: Wrong, statement.Doubtful: Unsupported, statement.Notable: Caution}
+
+// statements adds what package statement found of a judge's rule, but for lines of which the
+// rule itself has said the same.
+func (j *judge) statements(stated []statement.Contradiction) {
+	said := map[int]bool{}
+	for i := range j.findings {
+		said[j.findings[i].Line] = said[j.findings[i].Line] || (j.findings[i].Line > 0 && j.findings[i].Severity == Wrong)
+	}
+	for _, found := range stated {
+		if string(found.Rule) == j.id && !said[found.Line] {
+			j.find(degrees[found.Degree], found.Line, found.Place, clip(found.Printed), found.Follows, found.Why)
+		}
+	}
 }
 
 // find adds a finding.

@@ -189,7 +189,7 @@ func (d *Document) readResults(data []byte) (bool, error) {
 			return false, err
 		}
 	}
-	if len(d.Blocks) == 0 {
+	if len(d.Blocks)+len(d.Tables) == 0 {
 		return false, errors.New(`no result in it has a "duration"; this is no result of a serving benchmark`)
 	}
 	return true, nil

@@ -11,6 +11,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -87,6 +89,7 @@ func Read(name string, content []byte) (*Document, error) {
 		}
 		doc.Lines = append(doc.Lines, strings.TrimRight(line, "\r\n"))
 	}
+	oneForm(doc.Lines)
 	if err := doc.findBlocks(); err != nil {
 		return nil, err
 	}
@@ -98,10 +101,18 @@ func Read(name string, content []byte) (*Document, error) {
 	doc.findClaims()
 	doc.placeBlocks()
 	doc.index()
-	if len(doc.Blocks)+len(doc.Commands)+len(doc.Tables)+len(doc.Claims)+len(doc.Memory) == 0 {
-		return nil, errors.New("nothing in it can be checked: no result block, table of results, command or claim was found")
+	if len(doc.Blocks)+len(doc.Commands)+len(doc.Tables)+len(doc.Claims)+len(doc.Memory) == 0 && !slices.ContainsFunc(doc.Lines, hasFigure) {
+		return nil, errors.New("nothing in it can be checked: no result block, table of results, command, claim or figure with a unit was found")
 	}
 	return doc, nil
+}
+
+// unitFigure is a figure with a unit in which results are given.
+var unitFigure = regexp.MustCompile(`[0-9] ?(?:tok|t/s\b|tps\b|TPS\b|req|rps\b|RPS\b|QPS\b|ms\b|s\b|sec|%|[x×](?:\s|$|[.,)])|GB|TB/s|TFLOP)|[0-9] (?:[a-z]+ )?(?:tokens|requests|prompts|GPUs)\b`)
+
+// hasFigure reports whether a line states a result: a sentence alone can be checked too.
+func hasFigure(line string) bool {
+	return len(line) <= maxNames && unitFigure.MatchString(line)
 }
 
 // invalidUTF8 is where data stops being UTF-8, or -1.

@@ -55,6 +55,8 @@ func (m ModelName) Matches(other ModelName) bool {
 // they differ from what the name says (model cards).
 var parameters = map[string]struct{ all, active float64 }{
 	"gptoss-20": {20.91, 3.61}, "gptoss-120": {116.83, 5.13}, "qwen3-30": {30.53, 3.35}, "qwen3-235": {235.09, 22.14},
+	"deepseekr1-671": {671, 37}, "deepseekv3-671": {671, 37}, "deepseekv3-685": {685, 37}, "deepseekv2-236": {236, 21}, "deepseekv2-16": {15.7, 2.4},
+	"glm4.5-355": {355, 32}, "glm4.5-106": {106, 12}, "glm4.6-355": {355, 32},
 	"qwen3-8": {8.19, 8.19}, "qwen3-14": {14.77, 14.77}, "qwen3-32": {32.76, 32.76},
 }
 
@@ -67,6 +69,12 @@ func (m ModelName) Billions() (all, active float64) {
 		return m.Size, m.active
 	}
 	return m.Size, m.Size
+}
+
+// KnownActive reports whether the parameters of a token are known where they are not all.
+func (m ModelName) KnownActive() bool {
+	_, known := parameters[m.Family+"-"+strconv.FormatFloat(m.Size, 'f', -1, 64)]
+	return known || m.active > 0
 }
 
 // bitsOf are the bits of a weight by words in names of checkpoints, smallest first.

@@ -64,6 +64,11 @@ func (d *Document) nested(value any, name string, depth int) {
 		if id, ok := value["id"].(string); ok && id != "" {
 			name = id
 		}
+		if len(d.Tables) < maxTables {
+			if found, ok := statisticsTable(value, name); ok {
+				d.Tables = append(d.Tables, found)
+			}
+		}
 		if found := nestedBlock(value); found != nil {
 			found.number = len(d.Blocks) + 1
 			found.Name = "result " + strings.TrimPrefix(name, ".")
@@ -129,4 +134,30 @@ func (d *Document) columns(data []byte) bool {
 		d.Tables = append(d.Tables, found)
 	}
 	return len(found.Rows) > 0
+}
+
+// statisticKeys are members of objects that hold the statistics of one metric, in the order
+// in which a table gives them.
+var statisticKeys = []string{"avg", "mean", "min", "p25", "p50", "median", "p75", "p90", "p95", "p99", "max"}
+
+// statisticsTable is an object of statistics of one metric as a table with one row; false
+// where it is none.
+func statisticsTable(object map[string]any, name string) (Table, bool) {
+	found, cells := Table{Header: []string{"metric"}}, []string{strings.TrimPrefix(strings.ReplaceAll(name, "_", " "), ".")}
+	if len(object) > maxColumns {
+		return found, false
+	}
+	for _, key := range statisticKeys {
+		if text, ok := object[key].(json.Number); ok {
+			found.Header, cells = append(found.Header, key), append(cells, text.String())
+		}
+	}
+	if len(cells) < 4 {
+		return found, false
+	}
+	if unit, ok := object["unit"].(string); ok {
+		cells[0] += " (" + unit + ")"
+	}
+	found.add(cells, 0)
+	return found, true
 }

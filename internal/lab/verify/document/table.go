@@ -82,6 +82,10 @@ func (d *Document) findTables() {
 			var end int
 			found, end = d.htmlTable(i)
 			i = end
+		case strings.Contains(line, `\begin{tabular`):
+			found, i = d.latexTable(i)
+		case boxRow.MatchString(line):
+			found, i = d.boxTable(i)
 		default:
 			continue
 		}
@@ -336,3 +340,11 @@ func IsTime(metric string) bool { return strings.HasSuffix(metric, "_ms") }
 
 // Orders are the percentiles that reports have, each at most the next.
 var Orders = []string{"median", "p75", "p90", "p95", "p99", "p99.9", "max"}
+
+// End is the last line of a table.
+func (t *Table) End() int {
+	if len(t.Rows) == 0 {
+		return t.Line
+	}
+	return t.Rows[len(t.Rows)-1].Line
+}

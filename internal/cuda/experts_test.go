@@ -1,0 +1,207 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"ossian/internal/cuda/driver"
+	"ossian/internal/tensor"
+)
+
+// A mixture is a layer of experts on a card and in float64.
+type mixture struct {
+	dtype                  tensor.DType
+	hidden, inner, experts int
+	activation             int32
+	up, down               *matrix
+	upBias, downBias       []float32
+	upBiasAt, downBiasAt   driver.Ptr
+	upW, downW             []float32
+}
+
+func newMixture(r *rig, rng *rand.Rand, dtype tensor.DType, hidden, inner, experts int, activation int32) *mixture {
+	r.t.Helper()
+	m := &mixture{dtype: dtype, hidden: hidden, inner: inner, experts: experts, activation: activation}
+	up, upW := encoded(r.t, dtype, normals(rng, experts*2*inner*hidden, 0.2), experts, 2*inner, hidden)
+	down, downW := encoded(r.t, dtype, normals(rng, experts*hidden*inner, 0.2), experts, hidden, inner)
+	m.up, m.down = onCard(r, up, true), onCard(r, down, false)
+	m.upW, m.downW = rounded(dtype, upW), rounded(dtype, downW)
+	if activation == swigluLimited {
+		m.upBias, m.downBias = normals(rng, experts*2*inner, 1), normals(rng, experts*hidden, 1)
+		m.upBiasAt, m.downBiasAt = upload(r, m.upBias), upload(r, m.downBias)
+	}
+	return m
+}
+
+// assigned are the experts of tokens and their weights, ids ascending.
+type assigned struct {
+	topK         int
+	ids, weights []float32
+}
+
+func newAssigned(rng *rand.Rand, tokens, experts, topK int) assigned {
+	a := assigned{topK: topK}
+	for range tokens {
+		// The last expert is never chosen, the first one by almost all.
+		taken := make([]bool, experts)
+		for n := 0; n < topK; {
+			expert := rng.IntN(experts - 1)
+			if n == 0 && rng.IntN(8) > 0 {
+				expert = 0
+			}
+			if !taken[expert] {
+				taken[expert] = true
+				n++
+			}
+		}
+		for expert, is := range taken {
+			if is {
+				a.ids = append(a.ids, float32(expert))
+				a.weights = append(a.weights, rng.Float32())
+			}
+		}
+	}
+	return a
+}
+
+// run returns what experts makes of tokens from one on.
+func (m *mixture) run(r *rig, x activations, a assigned, from, tokens int) [][]float32 {
+	r.t.Helper()
+	const stride = 64
+	spread := func(values []float32) driver.Ptr {
+		rows := make([]float32, tokens*stride)
+		for i := range tokens {
+			copy(rows[i*stride:], values[(from+i)*a.topK:][:a.topK])
+		}
+		return upload(r, rows)
+	}
+	dstStride := pad64(m.hidden)
+	dst := r.alloc(4 * tokens * dstStride)
+	r.must(r.drv.SetAsync(dst, 0xff, uint64(4*tokens*dstStride), r.q.stream))
+	part := x.from(from)
+	r.q.experts(&expertArgs{dst: dst, dstStride: dstStride, x: part.at, xStride: part.stride, ids: spread(a.ids), weights: spread(a.weights), stride: stride,
+		up: m.up, down: m.down, upBias: m.upBiasAt, downBias: m.downBiasAt, scratch: r.alloc(expertScratch(m.up, m.down, tokens, a.topK)),
+		tokens: tokens, topK: a.topK, activation: m.activation})
+	return rowsOf(download[float32](r, dst, tokens*dstStride), m.hidden, dstStride)
+}
+
+// want is the result for one token in float64, and a bound of its terms, for rounding of the
+// activation to bf16 included: 2^-9 of each of its values.
+func (m *mixture) want(x []float64, ids, weights []float32) (want, tolerance []float64) {
+	want, tolerance = make([]float64, m.hidden), make([]float64, m.hidden)
+	for k, id := range ids {
+		expert, weight := int(id), float64(weights[k])
+		activated, errors := make([]float64, m.inner), make([]float64, m.inner)
+		for i := range activated {
+			activated[i], errors[i] = m.activated(x, expert, i)
+		}
+		for row := range want {
+			weights := m.downW[(expert*m.hidden+row)*m.inner:][:m.inner]
+			bias := 0.0
+			if m.downBias != nil {
+				bias = float64(m.downBias[expert*m.hidden+row])
+			}
+			sum, bound := product(weights, activated, bias)
+			want[row] += weight * sum
+			tolerance[row] += weight * 1e-5 * bound
+			for i, w := range weights {
+				tolerance[row] += weight * math.Abs(float64(w)) * errors[i]
+			}
+		}
+	}
+	return want, tolerance
+}
+
+// activated is one value between the products, and by how much it may be off: 1e-5 of the terms of
+// both sums times the activation's slope, which is below 9, and half a unit of bf16.
+func (m *mixture) activated(x []float64, expert, column int) (value, off float64) {
+	pair := func(i int) (float64, float64) {
+		at := expert*2*m.inner + 2*column + i
+		bias := 0.0
+		if m.upBias != nil {
+			bias = float64(m.upBias[at])
+		}
+		return product(m.upW[at*m.hidden:][:m.hidden], x, bias)
+	}
+	gate, gateBound := pair(0)
+	up, upBound := pair(1)
+	slope := 9.0
+	if m.activation == silu {
+		value = gate / (1 + math.Exp(-gate)) * up
+		slope = 1.2 * max(math.Abs(up), math.Abs(gate))
+	} else {
+		gate, up = min(gate, 7), max(min(up, 7), -7)
+		value = gate / (1 + math.Exp(-1.702*gate)) * (up + 1)
+	}
+	return value, math.Abs(value)*0x1p-8 + slope*1e-5*(gateBound+upBound)
+}
+
+// TestExperts compares experts of every type with float64, and the bits of tokens alone and among
+// others: tiles of 8, 16, 32 and 128.
+func TestExperts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(15, 16))
+	for _, test := range []struct {
+		dtype                        tensor.DType
+		hidden, inner, experts, topK int
+		activation                   int32
+	}{
+		{tensor.MXFP4HF, 96, 32, 4, 2, swigluLimited},
+		{tensor.MXFP4, 64, 544, 3, 2, silu},
+		{tensor.BF16, 40, 20, 4, 2, swigluLimited},
+		{tensor.F32, 6, 12, 2, 1, silu},
+		{tensor.Q8_0, 1056, 64, 3, 2, swigluLimited},
+	} {
+		t.Run(fmt.Sprintf("%v/%d/%dx%d", test.dtype, test.dtype, test.hidden, test.inner), func(t *testing.T) {
+			r := newRig(t)
+			m := newMixture(r, rng, test.dtype, test.hidden, test.inner, test.experts, test.activation)
+			most := 101 * test.experts / test.topK // so that the largest tiles are used
+			x := newActivations(r, normals(rng, most*test.hidden, 1), test.hidden)
+			a := newAssigned(rng, most, test.experts, test.topK)
+			all := m.run(r, x, a, 0, most)
+			for token := 0; token < most; token += 7 { // float64 is slow, and all have the same bits as alone
+				want, tolerance := m.want(x.rows[token], a.ids[token*a.topK:][:a.topK], a.weights[token*a.topK:][:a.topK])
+				for i, v := range all[token] {
+					if !(math.Abs(float64(v)-want[i]) <= tolerance[i]) {
+						t.Fatalf("token %d, element %d: %v, want %v within %v", token, i, v, want[i], tolerance[i])
+					}
+				}
+			}
+			for _, part := range [][2]int{{11, 1}, {0, 8}, {3, 15}, {60, 38}} {
+				for i, row := range m.run(r, x, a, part[0], part[1]) {
+					sameBits(t, fmt.Sprintf("token %d of %d", i, part[1]), row, all[part[0]+i])
+				}
+			}
+		})
+	}
+}
+
+// TestExpertPieces holds steps that are computed in several pieces.
+func TestExpertPieces(t *testing.T) {
+	r := newRig(t)
+	rng := rand.New(rand.NewPCG(17, 18))
+	m := newMixture(r, rng, tensor.BF16, 8, 8, 3, silu)
+	const tokens = expertPiece + 5
+	x := newActivations(r, normals(rng, tokens*m.hidden, 1), m.hidden)
+	a := newAssigned(rng, tokens, m.experts, 1)
+	all := m.run(r, x, a, 0, tokens)
+	for _, token := range []int{0, expertPiece - 1, expertPiece, tokens - 1} {
+		sameBits(t, fmt.Sprint("token ", token), m.run(r, x, a, token, 1)[0], all[token])
+	}
+}
+
+// TestExpertScratch holds that fewer tokens never need more memory than was asked for.
+func TestExpertScratch(t *testing.T) {
+	for _, experts := range []int{1, 4, 32, 128} {
+		a := expertArgs{up: &matrix{experts: experts, rows: 128, cols: 64}, down: &matrix{experts: experts, rows: 64, cols: 64}, topK: 4}
+		for _, most := range []int{1, 7, 64, 1000, expertPiece, 8192} {
+			bytes := expertScratch(a.up, a.down, most, a.topK)
+			for tokens := 1; tokens <= min(most, expertPiece); tokens++ {
+				if need := a.space(tokens).bytes; need > bytes {
+					t.Fatalf("%d experts, %d of %d tokens need %d bytes, there are %d", experts, tokens, most, need, bytes)
+				}
+			}
+		}
+	}
+}

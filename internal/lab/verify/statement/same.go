@@ -1,0 +1,205 @@
+package statement
+
+// One figure said twice in a sentence: in two units, as a time of day and a duration, as
+// runs and their mean; and shares that no whole has.
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	"ossian/internal/lab/verify/document"
+)
+
+var (
+	bracketOpens = regexp.MustCompile(`^ ?\((?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?$`)
+	samePhrase   = regexp.MustCompile(`(?i)^,? ?(?:i\.e\.|that is|which is|= |or in other words|d\.h\.|das sind),? ?(?:about |~|≈)?$`)
+	bracketEnds  = regexp.MustCompile(`^ ?\)`)
+)
+
+// checkEquivalents compares a figure with the same one in another unit: "0.5 s (500 ms)".
+func (c *checker) checkEquivalents(s *sentence) {
+	for i := 0; i+1 < len(s.quantities); i++ {
+		first, second := s.quantities[i], s.quantities[i+1]
+		between := s.text[first.end:second.start]
+		phrase := samePhrase.MatchString(between)
+		bracket := bracketOpens.MatchString(between) && bracketEnds.MatchString(s.text[second.end:])
+		second = perMinuteCount(s.text, second)
+		if (!phrase && !bracket) || !convertible(&first, &second) {
+			continue
+		}
+		if first.unit == second.unit && first.printed != second.printed && !strings.ContainsAny(first.printed+second.printed, "kKM") {
+			continue // two figures of one unit are two figures
+		}
+		a, b := first.span(), second.span()
+		if first.kind == memory { // people write GB for GiB
+			a, b = widen(a, 0.08), widen(b, 0.08)
+		}
+		if widen(a, 0.005).Meets(b) {
+			continue
+		}
+		base := map[kind]string{tokenRate: "tok/s", requestRate: "req/s", duration: "ms", memory: "GB", bandwidth: "GB/s", compute: "TFLOP/s"}[first.kind]
+		c.find(Arithmetic, Certain, s, fmt.Sprintf("%s is %s %s, and %s is %s %s", first.printed, document.Figure(first.number.Value), base, second.printed, document.Figure(second.number.Value), base), "one figure in two units is one figure")
+	}
+}
+
+// perMinuteWords turn a count into a rate: "2,400 requests per minute".
+var perMinuteWords = regexp.MustCompile(`(?i)^ ?(?:/|per|an?) ?(?:(sec(?:ond)?\b)|(min(?:ute)?\b)|(hour\b)|(day\b))`)
+
+// perMinuteCount is a count with words that make it a rate as a rate.
+func perMinuteCount(text string, q quantity) quantity {
+	match := perMinuteWords.FindStringSubmatch(text[q.end:])
+	if match == nil || (q.kind != requests && q.kind != tokens) {
+		return q
+	}
+	scale := 1.0
+	switch {
+	case match[2] != "":
+		scale = 1.0 / 60
+	case match[3] != "":
+		scale = 1.0 / 3600
+	case match[4] != "":
+		scale = 1.0 / 86400
+	}
+	q.kind = map[kind]kind{requests: requestRate, tokens: tokenRate}[q.kind]
+	q.number, q.unit, q.printed = times(q.number, scale), q.unit+match[0], q.printed+match[0]
+	return q
+}
+
+// convertible reports whether two figures can be one in two units.
+func convertible(a, b *quantity) bool {
+	switch a.kind {
+	case tokenRate, requestRate, duration, memory, bandwidth, compute:
+		return a.kind == b.kind && a.per == b.per && !a.ranged && !b.ranged && !a.least && !a.most && !b.least && !b.most && !a.signed && !b.signed
+	}
+	return false
+}
+
+var (
+	lessens   = regexp.MustCompile(`(?i)\b(?:reduc(?:es?|ed|ing)|cuts?|lower(?:s|ed)?|decreas(?:es?|ed)|sav(?:es?|ed|ing)|shrinks?|shorten(?:s|ed)?)\b[^0-9.;]{0,40}$`)
+	reduction = regexp.MustCompile(`(?i)^ ?(?:reduction|less|lower|fewer|saved|savings?|decrease|shorter|smaller)\b`)
+	wholeOf   = regexp.MustCompile(`(?i)\b(?:MFU|MBU|HFU|cache hit rate|hit rate|acceptance rate|success rate|(?:model )?(?:flops?|bandwidth) utili[sz]ation|GPU utili[sz]ation|SM occupancy|memory bandwidth utili[sz]ation)\b[^0-9.;]{0,30}$`)
+	ofPeak    = regexp.MustCompile(`(?i)^ ?of (?:the )?(?:theoretical |peak |hardware )?(?:peak\b|memory bandwidth|bandwidth|roofline|peak flops|flops|HBM)`)
+	improves  = regexp.MustCompile(`(?i)\b(?:from|by|faster|improv\w+|increas\w+|relative)\b[^0-9.;]{0,20}$`)
+)
+
+// checkBounds looks for shares above the whole.
+func (c *checker) checkBounds(s *sentence) {
+	for i := range s.quantities {
+		q := &s.quantities[i]
+		if q.kind != percent || q.span().Low <= 100 || q.ranged {
+			continue
+		}
+		before, after := s.text[:q.start], s.text[q.end:]
+		switch {
+		case (lessens.MatchString(before) && !strings.HasSuffix(strings.TrimSpace(before), "to") && !strings.HasSuffix(strings.TrimSpace(before), "from")) || reduction.MatchString(after):
+			c.find(Percentage, Certain, s, fmt.Sprintf("%s less than all leaves less than nothing", q.printed), "a reduction is at most 100 %")
+		case (wholeOf.MatchString(before) || ofPeak.MatchString(after)) && !improves.MatchString(before):
+			c.find(Roof, Certain, s, q.printed+" of what there is", "a share is at most 100 %")
+		}
+	}
+}
+
+var clockRange = regexp.MustCompile(`\b([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\s*(?:to|–|—|-|until|till|bis|→|and)\s*([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\b`)
+
+// checkClock compares a duration in brackets with the times of day before it.
+func (c *checker) checkClock(s *sentence) {
+	match := clockRange.FindStringSubmatchIndex(s.text)
+	if match == nil {
+		return
+	}
+	value := func(group int) float64 {
+		number, _ := document.ParseNumber("0" + document.Submatch(s.text, match, group))
+		return number.Value
+	}
+	// Seconds that are not given may be any; a day may end in between.
+	slack := 1.0
+	if match[6] < 0 || match[12] < 0 {
+		slack = 60
+	}
+	length := (value(4)-value(1))*3600 + (value(5)-value(2))*60 + value(6) - value(3)
+	if length < 0 {
+		length += 86400
+	}
+	for i := range s.quantities {
+		q := &s.quantities[i]
+		if q.kind != duration || q.start < match[1] || !bracketOpens.MatchString(s.text[match[1]:q.start]) {
+			continue
+		}
+		if !(document.Between((length-slack)*1000, (length+slack)*1000)).Meets(widen(q.span(), 0.01)) {
+			c.find(Arithmetic, Certain, s, fmt.Sprintf("from then to then are %s s", document.Figure(length)), "a duration is the difference of two times")
+		}
+		return
+	}
+}
+
+var (
+	runsText  = regexp.MustCompile(`(?i)\b(?:runs?|trials?|repetitions?|repeats?|seeds?|measurements?)\b`)
+	meanLater = regexp.MustCompile(`(?i)(?:average|mean|avg\.?|Mittel\w*)(?: of| is|:| =|,)?(?: about)? ?$`)
+	listComma = regexp.MustCompile(`^ ?(?:,|,? and|,? und|;|/) ?$`)
+)
+
+// checkRuns compares a mean with the runs that a sentence lists.
+func (c *checker) checkRuns(s *sentence) {
+	if !runsText.MatchString(s.text) {
+		return
+	}
+	for i := range s.quantities {
+		q := &s.quantities[i]
+		if i < 2 || !meanLater.MatchString(s.text[:q.start]) || q.isChange() {
+			continue
+		}
+		// The list ends right before the mean, and goes back over commas.
+		listed := []document.Number{s.quantities[i-1].number}
+		first := s.quantities[i-1]
+		for k := i - 2; k >= 0 && listComma.MatchString(s.text[s.quantities[k].end:s.quantities[k+1].start]); k-- {
+			entry := s.quantities[k]
+			if entry.kind == bare {
+				adopt(&entry, &first)
+			}
+			if entry.kind != first.kind {
+				break
+			}
+			listed = append(listed, entry.number)
+		}
+		mean := *q
+		if mean.kind == bare {
+			adopt(&mean, &first)
+		}
+		if len(listed) < 3 || mean.kind != first.kind || meanOf(listed, mean.number) {
+			continue
+		}
+		c.find(Arithmetic, Certain, s, fmt.Sprintf("the mean of the %d runs is %s", len(listed), document.Figure(plainMean(listed))), "a mean is the sum by the count")
+	}
+}
+
+// plainMean is the mean of figures.
+func plainMean(listed []document.Number) float64 {
+	sum := 0.0
+	for _, number := range listed {
+		sum += number.Value
+	}
+	return sum / float64(len(listed))
+}
+
+// meanOf reports whether a figure can be some mean of others: arithmetic, geometric, harmonic.
+func meanOf(listed []document.Number, printed document.Number) bool {
+	sum, logs, inverses, half := 0.0, 0.0, 0.0, 0.0
+	for _, number := range listed {
+		if number.Value <= 0 {
+			return true // no rates
+		}
+		sum += number.Value
+		logs += math.Log(number.Value)
+		inverses += 1 / number.Value
+		half += number.Half
+	}
+	count := float64(len(listed))
+	for _, mean := range []float64{sum / count, math.Exp(logs / count), count / inverses} {
+		if (document.Between(mean-half/count, mean+half/count)).Meets(printed.Span()) {
+			return true
+		}
+	}
+	return false
+}
