@@ -145,6 +145,8 @@ type named struct {
 	threads int      // that have come
 	wanted  int      // that have to; 0: nobody has come yet
 	know    []uint32 // what those know who have come
+	yes     int      // lanes that have voted so
+	votes   int
 }
 
 // Arrive brings the warp to a barrier of so many threads; wait says whether it stays there.
@@ -172,6 +174,16 @@ func (w *Warp) Arrive(id, wanted int, wait bool) {
 	w.waits, w.wanted = wait, id
 }
 
+// Vote brings the warp to a barrier at which lanes vote. then gets the votes of all warps when the
+// barrier completes.
+func (w *Warp) Vote(id, wanted, yes, votes int, then func(yes, votes int)) {
+	w.Arrive(id, wanted, true)
+	bar := &w.Block.bars[id]
+	bar.yes += yes
+	bar.votes += votes
+	w.then = then
+}
+
 // meet completes barriers for which everybody has come, and says whether there was one.
 func (b *Block) meet() (met bool) {
 	for id := range b.bars {
@@ -190,8 +202,12 @@ func (b *Block) meet() (met bool) {
 			}
 			w.waits = false
 			w.Syncs++
+			if w.then != nil {
+				w.then(bar.yes, bar.votes)
+				w.then = nil
+			}
 		}
-		bar.threads, bar.wanted = 0, 0
+		bar.threads, bar.wanted, bar.yes, bar.votes = 0, 0, 0, 0
 	}
 	return met
 }

@@ -42,6 +42,7 @@ type Warp struct {
 
 	waits  bool // at a barrier
 	wanted int  // which one
+	then   func(yes, votes int)
 	done   bool
 	know   []uint32 // of each warp: how much of what it did happened before this warp's present
 	own    uint32   // this warp's own time, which barriers advance
@@ -88,7 +89,7 @@ func (w *Warp) reset() {
 	clear(w.know)
 	w.own, w.Syncs = 1, 1
 	w.copies, w.groups = w.copies[:0], w.groups[:0]
-	w.inst = nil
+	w.inst, w.then = nil, nil
 }
 
 // exec runs until a barrier, a failed wait, or the end.

@@ -463,7 +463,7 @@ func (p *parser) statement() {
 	text := strings.Join(strings.Fields(p.until(";")), " ")
 	end := p.line
 	p.line = line
-	words := strings.Fields(text)
+	words := strings.Fields(strings.Replace(text, ".reg.", ".reg .", 1))
 	if len(words) == 0 { // spaces of kinds that PTX does not know
 		p.fail("%q is no statement", text)
 	}
