@@ -135,9 +135,7 @@ func (b *Block) exec(index int64) (failed *Fault) {
 	clear(b.reads)
 	b.bars = [16]named{}
 	b.Extra = nil
-	for i := range b.Shared { // what nobody wrote is not zero
-		b.Shared[i] = PoisonByte
-	}
+	Fill(b.Shared, PoisonByte) // what nobody wrote is not zero
 	for _, w := range b.warps {
 		w.reset()
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,11 +40,24 @@ type place struct {
 	reg, variable int
 }
 
-// Place tells the kernels where the module's variables are.
-func (m *Module) Place(at []uint64) {
-	for _, p := range m.places {
-		p.kernel.Regs64[p.reg] = fill64(at[p.variable])
+// At returns the kernels of a module whose variables are at these addresses. A module may be used in
+// several places at a time.
+func (m *Module) At(addresses []uint64) map[string]*exec.Kernel {
+	if len(m.places) == 0 {
+		return m.Kernels
 	}
+	placed := map[string]*exec.Kernel{}
+	for name, k := range m.Kernels {
+		copied := *k
+		copied.Regs64 = slices.Clone(k.Regs64)
+		for _, p := range m.places {
+			if p.kernel == k {
+				copied.Regs64[p.reg] = fill64(addresses[p.variable])
+			}
+		}
+		placed[name] = &copied
+	}
+	return placed
 }
 
 // A reg is a register; bits is 1 for predicates.
