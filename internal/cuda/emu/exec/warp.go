@@ -34,6 +34,7 @@ type Warp struct {
 	Live   uint32   // lanes that have not ended
 	Groups []Group  // by PC; the first one runs
 	Syncs  uint32   // times the lanes have synchronised among themselves
+	Extra  any      // what further kinds of instructions keep for a warp; nil when a block begins
 
 	inst  *Inst    // being executed
 	found []*Alloc // by site: the allocation it touched last
@@ -89,7 +90,7 @@ func (w *Warp) reset() {
 	clear(w.know)
 	w.own, w.Syncs = 1, 1
 	w.copies, w.groups = w.copies[:0], w.groups[:0]
-	w.inst, w.then = nil, nil
+	w.inst, w.then, w.Extra = nil, nil, nil
 }
 
 // exec runs until a barrier, a failed wait, or the end.

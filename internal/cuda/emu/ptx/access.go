@@ -1,8 +1,9 @@
 package ptx
 
 import (
-	"ossian/internal/cuda/emu/exec"
 	"strings"
+
+	"ossian/internal/cuda/emu/exec"
 )
 
 // This file is ld and st in all spaces.

@@ -1,9 +1,10 @@
 package ptx
 
 import (
+	"strings"
+
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
-	"strings"
 )
 
 // This file is arithmetic of the 16-bit floating types, alone and in pairs. Operations are done on

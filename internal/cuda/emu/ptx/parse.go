@@ -9,11 +9,12 @@ package ptx
 import (
 	"encoding/binary"
 	"fmt"
-	"ossian/internal/cuda/emu/arith"
-	"ossian/internal/cuda/emu/exec"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
 )
 
 var le = binary.LittleEndian
@@ -333,7 +334,7 @@ func (p *parser) declared(words []string) (name string, bytes, align int) {
 	width := 0
 	for i, word := range words {
 		switch {
-		case word == ".align" && i+1 < len(words):
+		case word == ".align" && i+1 < len(words) && indexOf(words, ".ptr") < 0: // behind .ptr it is that of the memory
 			align = p.count(words[i+1])
 		case word[0] == '.' && arith.TypeBits(word[1:]) >= 8:
 			width = arith.TypeBits(word[1:]) / 8
