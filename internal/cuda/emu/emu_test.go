@@ -8,7 +8,7 @@ import (
 )
 
 // header begins the PTX of tests.
-const header = ".version 7.1\n.target sm_80\n.address_size 64\n"
+const header = ".version 7.1\n.target sm_80\n.address_size 64\n.const .align 4 .b8 fixed[4]; .extern .shared .align 16 .b8 more[];\n"
 
 // A bench is a machine with a context and a stream, for tests.
 type bench struct {
@@ -61,15 +61,15 @@ func source(body string) string {
 // TestUnknown holds what is not known to be an error that names the line.
 func TestUnknown(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
-		"opcode":    {"frob.b32 %r1, %r2;", `line 11: opcode "frob"`},
-		"modifier":  {"mov.u32 %r1, 1;\nadd.wide.s32 %r1, %r1, %r1;", "line 12"},
-		"type":      {"mov.u32 %r1, 1;\nadd.s12 %r1, %r1, 1;", "line 12"},
+		"opcode":    {"frob.b32 %r1, %r2;", `line 12: opcode "frob"`},
+		"modifier":  {"mov.u32 %r1, 1;\nadd.wide.s32 %r1, %r1, %r1;", "line 13"},
+		"type":      {"mov.u32 %r1, 1;\nadd.s12 %r1, %r1, 1;", "line 13"},
 		"size":      {"mov.b64 %d1, 1;\nadd.s32 %r1, %d1, 1;", "has 64 bits"},
 		"operand":   {"mov.b32 %r1, nowhere;", "nowhere"},
 		"label":     {"bra nowhere;", "label"},
 		"constant":  {"mov.b32 %r1, 4294967296;", "4294967296"},
 		"directive": {".frob 5;", "directive"},
-		"unset":     {"add.s32 %r1, %r2, 1;", "line 11: a register is read that nothing has set"},
+		"unset":     {"add.s32 %r1, %r2, 1;", "line 12: a register is read that nothing has set"},
 	} {
 		b := newBench(t, Card{})
 		_, err := b.ModuleLoad([]byte(source(c.body)))

@@ -12,11 +12,9 @@
 // The (token, head) rows of one kv head, "pairs", are numbered token·group + head; a warp has 16
 // neighbouring ones of one row of the batch as the rows of its matrices.
 #pragma once
-#include <cuda_bf16.h>
-#include <math_constants.h>
-#include <stdint.h>
+#include "common.cuh"
 
-typedef __nv_bfloat16 bf16;
+#include <math_constants.h>
 
 constexpr uint32_t ALL_LANES = 0xffffffffu;
 constexpr int TILE = 16;   // keys of a tile, rows of a warp
@@ -61,35 +59,12 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
-
-// copy_chunk copies 16 bytes to shared memory, or fills them with zeros and reads nothing.
-__device__ __forceinline__ void copy_chunk(uint32_t dst, const void* src, bool read) {
-  int bytes = read ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
-}
-
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// wait_copies waits until at most N groups of copies of this thread are under way.
-template <int N> __device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-
-// load_matrices loads four 8×8 matrices of 16-bit elements; lane l names row l%8 of matrix l/8.
-__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
-}
-
+// load_transposed is load_matrices with each matrix transposed: a lane has elements g of rows 2t and 2t+1.
 __device__ __forceinline__ void load_transposed(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
-}
-
-// multiply adds the product of a 16×16 and a 16×8 matrix to d.
-__device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
 }
 
 __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
@@ -195,10 +170,10 @@ template <int D, bool CODES, int WARPS> struct Shape {
   static constexpr int STAGES = FIT < 2 ? 2 : FIT > 4 ? 4 : FIT;
 };
 
-// swizzled returns the byte offset of a 16-byte chunk of a row in shared memory. Chunks change places
+// chunk_at returns the byte offset of a 16-byte chunk of a row in shared memory. Chunks change places
 // so that the same one of eight neighbouring rows lies in eight different banks. Where a stage begins
 // at a multiple of its rows' length, chunk c|n of a row is at (address of chunk c) ^ 16n.
-template <int ROW_BYTES> __device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
+template <int ROW_BYTES> __device__ __forceinline__ uint32_t chunk_at(int row, int chunk) {
   if (ROW_BYTES == 64) return row * 64 + ((chunk ^ (row >> 1 & 3)) << 4);
   return row * ROW_BYTES + ((chunk ^ (row & 7)) << 4);
 }
@@ -263,14 +238,14 @@ template <typename S, bool CODES, int WARPS> struct Loader {
       if (int i = n * S::THREADS + threadIdx.x; i < S::KEYS * CHUNKS) {
         int row = i / CHUNKS, chunk = i % CHUNKS, place = places[row];
         const char* src = static_cast<const char*>(a.keys) + (size_t)max(place, 0) * S::KEY_BYTES + chunk * 16;
-        copy_chunk(keys + swizzled<S::KEY_BYTES>(row, chunk), src, place >= 0);
+        copy_async(keys + chunk_at<S::KEY_BYTES>(row, chunk), src, place < 0);
       }
 #pragma unroll
     for (int n = 0; n < (S::KEYS * VALUE_CHUNKS + S::THREADS - 1) / S::THREADS; n++)
       if (int i = n * S::THREADS + threadIdx.x; i < S::KEYS * VALUE_CHUNKS) {
         int row = i / VALUE_CHUNKS, chunk = i % VALUE_CHUNKS, place = places[row];
         const char* src = static_cast<const char*>(a.values) + (size_t)max(place, 0) * S::KEY_BYTES + part * S::VALUE_BYTES + chunk * 16;
-        copy_chunk(values + swizzled<S::VALUE_BYTES>(row, chunk), src, place >= 0);
+        copy_async(values + chunk_at<S::VALUE_BYTES>(row, chunk), src, place < 0);
       }
     if (CODES) {
       flush();
@@ -339,23 +314,23 @@ template <int D, bool CODES, int WARPS> struct Head {
 #pragma unroll
       for (int e = 0; e < 4; e++) scores[j][e] = 0.0f;
     if constexpr (CODES) {
-      address += firstRow * S::KEY_BYTES + swizzled<S::KEY_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
+      address += firstRow * S::KEY_BYTES + chunk_at<S::KEY_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
 #pragma unroll
       for (int s = 0; s < D / 16; s += 2) {
         uint32_t codes[4]; // keys 0-7 and 8-15 of 16 elements, then of the next 16
         load_matrices(codes, address ^ 16 * s);
 #pragma unroll
         for (int k = 0; k < 4; k++) // a word has the codes of four neighbouring elements
-          multiply(scores[k & 1], q[s + k / 2], codes_to_bf16(__byte_perm(codes[k], 0, 0x1404)), codes_to_bf16(__byte_perm(codes[k], 0, 0x3424)));
+          mma(scores[k & 1], q[s + k / 2], codes_to_bf16(__byte_perm(codes[k], 0, 0x1404)), codes_to_bf16(__byte_perm(codes[k], 0, 0x3424)));
       }
     } else {
-      address += firstRow * S::KEY_BYTES + swizzled<S::KEY_BYTES>((lane & 7) + (lane >> 4) * 8, lane >> 3 & 1);
+      address += firstRow * S::KEY_BYTES + chunk_at<S::KEY_BYTES>((lane & 7) + (lane >> 4) * 8, lane >> 3 & 1);
 #pragma unroll
       for (int s = 0; s < D / 16; s++) {
         uint32_t b[4]; // keys 0-7, elements 0-7 and 8-15; then keys 8-15
         load_matrices(b, address ^ 32 * s);
-        multiply(scores[0], q[s], b[0], b[1]);
-        multiply(scores[1], q[s], b[2], b[3]);
+        mma(scores[0], q[s], b[0], b[1]);
+        mma(scores[1], q[s], b[2], b[3]);
       }
     }
   }
@@ -363,7 +338,7 @@ template <int D, bool CODES, int WARPS> struct Head {
   // weigh adds a tile of values, rows of shared memory from address on, with the weights p.
   __device__ __forceinline__ void weigh(const uint32_t (&p)[4], uint32_t address, int firstRow) {
     int lane = threadIdx.x % 32;
-    address += firstRow * S::VALUE_BYTES + swizzled<S::VALUE_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
+    address += firstRow * S::VALUE_BYTES + chunk_at<S::VALUE_BYTES>((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4);
     if constexpr (CODES) {
 #pragma unroll
       for (int c = 0; c < S::VALUE_BYTES / 16; c += 2) {
@@ -372,8 +347,8 @@ template <int D, bool CODES, int WARPS> struct Head {
 #pragma unroll
         for (int k = 0; k < 2; k++) { // a word has two elements of a key, then of the next one
           uint32_t low = codes[2 * k], high = codes[2 * k + 1];
-          multiply(values[2 * (c + k)], p, codes_to_bf16(__byte_perm(low, 0, 0x2404)), codes_to_bf16(__byte_perm(high, 0, 0x2404)));
-          multiply(values[2 * (c + k) + 1], p, codes_to_bf16(__byte_perm(low, 0, 0x3414)), codes_to_bf16(__byte_perm(high, 0, 0x3414)));
+          mma(values[2 * (c + k)], p, codes_to_bf16(__byte_perm(low, 0, 0x2404)), codes_to_bf16(__byte_perm(high, 0, 0x2404)));
+          mma(values[2 * (c + k) + 1], p, codes_to_bf16(__byte_perm(low, 0, 0x3414)), codes_to_bf16(__byte_perm(high, 0, 0x3414)));
         }
       }
     } else {
@@ -381,8 +356,8 @@ template <int D, bool CODES, int WARPS> struct Head {
       for (int n = 0; n < S::VALUES / 8; n += 2) {
         uint32_t b[4]; // keys 0-7 and 8-15 of 8 elements, then of the next 8
         load_transposed(b, address ^ 16 * n);
-        multiply(values[n], p, b[0], b[1]);
-        multiply(values[n + 1], p, b[2], b[3]);
+        mma(values[n], p, b[0], b[1]);
+        mma(values[n + 1], p, b[2], b[3]);
       }
     }
   }
@@ -457,6 +432,16 @@ template <int D, bool CODES, int WARPS> struct Head {
     }
   }
 
+  // store_split writes row h to the planes.
+  __device__ __forceinline__ void store_split(const AttendArgs& a, int h, int part) {
+    int lane = threadIdx.x % 32, kvHead = blockIdx.y / S::PARTS;
+    size_t row = (((size_t)blockIdx.x * a.kvHeads + kvHead) * a.splits + blockIdx.z) * TILE + lane / 4 + 8 * h;
+    if (part == 0 && lane % 4 == 0) a.ends[row] = make_float2(softmax[h].top, softmax[h].sum);
+    float* dst = a.planes + row * D + part * S::VALUES;
+#pragma unroll
+    for (int pair = 0; pair < S::VALUES / 8; pair++) *reinterpret_cast<float2*>(dst + element(pair)) = neighbours(values, pair, h);
+  }
+
   // sees reports whether a row sees keys of a split.
   __device__ __forceinline__ bool sees(int h, int split) { return pos[h] >= split * SPLIT && from[h] < (split + 1) * SPLIT; }
 };
@@ -464,6 +449,23 @@ template <int D, bool CODES, int WARPS> struct Head {
 // clear_tail keeps the tail of a row of the result zero: who writes its last head does it.
 __device__ __forceinline__ void clear_tail(const AttendArgs& a, int token, int begin, int step) {
   for (int i = a.heads * a.dim + begin; i < a.dstStride; i += step) a.dst[(size_t)token * a.dstStride + i] = __float2bfloat16(0.0f);
+}
+
+// store_result writes row h, a pair whose splits are joined.
+template <int D, bool CODES, int WARPS>
+__device__ __forceinline__ void store_result(const AttendArgs& a, const Pair& p, const float (&total)[Shape<D, CODES, WARPS>::VALUES / 8][4],
+                                             Softmax run, int h, int part) {
+  using S = Shape<D, CODES, WARPS>;
+  using H = Head<D, CODES, WARPS>;
+  float factor = finish(run, a.sinks, p.head);
+  bf16* dst = a.dst + (size_t)p.token * a.dstStride + p.head * a.dim + part * S::VALUES;
+#pragma unroll
+  for (int pair = 0; pair < S::VALUES / 8; pair++)
+    if (int i = H::element(pair); part * S::VALUES + i < a.dim) { // dim is even
+      float2 v = H::neighbours(total, pair, h);
+      *reinterpret_cast<uint32_t*>(dst + i) = pack_bf16(result(v.x, factor), result(v.y, factor));
+    }
+  if (part == 0 && p.head == a.heads - 1) clear_tail(a, p.token, threadIdx.x % 4, 4);
 }
 
 // attend_block is attention for the pairs of one tile and kv head, one part of the values. Grid:
@@ -489,13 +491,13 @@ template <int D, bool CODES, int WARPS> __device__ __forceinline__ void attend_b
   // The pairs of the warp. One without any goes along for the barriers.
   int number = tile.pair + warp * TILE;
   Pair warpFirst = pair_of(a, tile, kvHead, number), warpLast = pair_of(a, tile, kvHead, number + TILE - 1);
-  Pair pairs[2] = {pair_of(a, tile, kvHead, number + lane / 4), pair_of(a, tile, kvHead, number + lane / 4 + 8)};
   Head<D, CODES, WARPS> head;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    head.from[h] = pairs[h].from;
-    head.pos[h] = pairs[h].pos;
-    head.load_query(a, h, pairs[h]);
+    Pair p = pair_of(a, tile, kvHead, number + lane / 4 + 8 * h);
+    head.from[h] = p.from;
+    head.pos[h] = p.pos;
+    head.load_query(a, h, p);
   }
   head.allFrom = warpLast.from;
   head.allTo = warpFirst.pos;
@@ -537,40 +539,23 @@ template <int D, bool CODES, int WARPS> __device__ __forceinline__ void attend_b
     head.clear();
   }
 
-  if (a.planes) { // one split, for attend_merge
-    head.complete(a.scale);
-    size_t plane = (((size_t)blockIdx.x * a.kvHeads + kvHead) * a.splits + blockIdx.z) * TILE;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-      if (!pairs[h].valid) continue;
-      size_t row = plane + lane / 4 + 8 * h;
-      if (part == 0 && lane % 4 == 0) a.ends[row] = make_float2(head.softmax[h].top, head.softmax[h].sum);
-      float* dst = a.planes + row * D + part * S::VALUES;
-#pragma unroll
-      for (int pair = 0; pair < S::VALUES / 8; pair++)
-        *reinterpret_cast<float2*>(dst + head.element(pair)) = head.neighbours(head.values, pair, h);
-    }
-    return;
-  }
+  // The pairs are found once more: registers are short in the loop.
+  if (a.planes) head.complete(a.scale);
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const Pair& p = pairs[h];
+    Pair p = pair_of(a, tile, kvHead, number + lane / 4 + 8 * h);
     if (!p.valid) continue;
-    float factor = finish(run[h], a.sinks, p.head);
-    bf16* dst = a.dst + (size_t)p.token * a.dstStride + p.head * a.dim + part * S::VALUES;
-#pragma unroll
-    for (int pair = 0; pair < S::VALUES / 8; pair++)
-      if (int i = head.element(pair); part * S::VALUES + i < a.dim) { // dim is even
-        float2 v = head.neighbours(total, pair, h);
-        *reinterpret_cast<uint32_t*>(dst + i) = pack_bf16(result(v.x, factor), result(v.y, factor));
-      }
-    if (part == 0 && p.head == a.heads - 1) clear_tail(a, p.token, lane % 4, 4);
+    if (a.planes) // one split, for attend_merge
+      head.store_split(a, h, part);
+    else
+      store_result<D, CODES, WARPS>(a, p, total, run[h], h, part);
   }
 }
 
 // The kernels for heads of D elements: attend_D_TYPE has one warp to a block, for few pairs, and
 // computes one split where planes are given; attend_prefill_D_TYPE has eight, which share each read of
-// keys and values.
+// keys and values. Two such blocks of short heads have the registers of a multiprocessor: while one
+// waits for a softmax, the other one computes.
 #define ATTEND_KERNELS(D, TYPE, CODES)                                                                                                  \
   extern "C" __global__ void __launch_bounds__(32) attend_##D##_##TYPE(const AttendArgs a) { attend_block<D, CODES, 1>(a); }            \
-  extern "C" __global__ void __launch_bounds__(256) attend_prefill_##D##_##TYPE(const AttendArgs a) { attend_block<D, CODES, 8>(a); }
+  extern "C" __global__ void __launch_bounds__(256, D == 64 ? 2 : 1) attend_prefill_##D##_##TYPE(const AttendArgs a) { attend_block<D, CODES, 8>(a); }

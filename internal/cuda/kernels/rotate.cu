@@ -1,10 +1,7 @@
 // Kernels on the heads of queries, keys and values between the products and attention: rotary
 // position embedding, and the store into the blocks of the cache. One warp has one head vector of at
 // most 256 elements; lane l holds pairs of elements.
-#include <cuda_bf16.h>
-#include <stdint.h>
-
-typedef __nv_bfloat16 bf16;
+#include "common.cuh"
 
 constexpr uint32_t ALL_LANES = 0xffffffffu;
 constexpr int WARPS = 4;     // heads of a block

@@ -1,10 +1,7 @@
 // Kernels on rows of activations. Strides are in elements and multiples of 64, so that a row begins
 // at a multiple of 128 bytes. The tail of a bf16 row, from its width to its stride, is zero, since
 // products read it; the tail of a float32 row is nobody's and is never read.
-#include <cuda_bf16.h>
-#include <stdint.h>
-
-typedef __nv_bfloat16 bf16;
+#include "common.cuh"
 
 constexpr uint32_t ALL_LANES = 0xffffffffu;
 

@@ -46,8 +46,9 @@ func (p *parser) comparer(t, a, b string, ftz bool) func(w *exec.Warp, lane int)
 	return nil
 }
 
-// comparison takes the modifiers of setp and set, and returns which lanes fulfil it.
-func (p *parser) comparison(t string, args []string) (holds func(w *exec.Warp) uint32, relation uint8) {
+// comparison takes the modifiers of setp and set, and returns which lanes fulfil it. relation is 0
+// where a predicate has its say too.
+func (p *parser) comparison(t string, args []string) (func(w *exec.Warp) uint32, uint8) {
 	ftz := p.has("ftz")
 	name := p.next()
 	relation, ok := arith.Relations[name]
@@ -91,19 +92,18 @@ func (p *parser) setp() {
 		p.fail("type .%s of setp is not known", t)
 	}
 	to, other := p.pair(p.args[0])
-	combined := len(p.mods) > 1
 	holds, relation := p.comparison(t, p.args[1:])
 	if other == "" {
 		if p.in.Kind, p.in.Dst = exec.PurePred, p.predDst(to); p.in.Dst < 0 {
 			p.fail("setp without a result")
 		}
 		p.in.Run = func(w *exec.Warp, _ uint32) { w.Out = holds(w) }
-		if relation != 0 && !combined {
+		if relation != 0 {
 			p.fastCompare(t, relation)
 		}
 		return
 	}
-	if combined {
+	if relation == 0 {
 		p.fail("setp with two results and a combination is not known")
 	}
 	p.in.Kind = exec.Effect

@@ -16,14 +16,14 @@ func (p *parser) cvt() {
 	c.To = p.last()
 	c.Rounding = p.one("rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi")
 	c.FTZ, c.Sat, c.Relu = p.has("ftz"), p.has("sat"), p.has("relu")
+	if arith.TypeBits(c.From) < 8 || arith.TypeBits(strings.TrimSuffix(c.To, "x2")) < 8 {
+		p.fail("conversion %s is not known", p.in.Text)
+	}
 	if strings.HasSuffix(c.To, "x2") {
 		p.convertPair(c)
 		return
 	}
 	p.want(2, 2)
-	if arith.TypeBits(c.From) < 8 || arith.TypeBits(c.To) < 8 {
-		p.fail("conversion %s is not known", p.in.Text)
-	}
 	read, write := arith.Reader(c.From), c.Writer()
 	if read == nil || write == nil {
 		p.fail("conversion %s is not known", p.in.Text)

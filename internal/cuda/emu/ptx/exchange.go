@@ -137,7 +137,7 @@ func (p *parser) match() {
 		var out exec.Lanes32
 		for lane := range 32 {
 			for other := range 32 {
-				if m>>lane&m>>other&1 != 0 && value(w, lane) == value(w, other) {
+				if (m>>lane)&(m>>other)&1 != 0 && value(w, lane) == value(w, other) {
 					out[lane] |= 1 << other
 				}
 			}

@@ -11,8 +11,7 @@ import (
 
 // arithmetic sends an operation to the decoder for its type.
 func (p *parser) arithmetic() {
-	if p.has("cc") {
-		p.mods = append(p.mods, "cc")
+	if indexOf(p.mods, "cc") >= 0 {
 		p.carried()
 		return
 	}
@@ -255,8 +254,8 @@ func (p *parser) fast64(name string, x, y int) {
 
 // carried is arithmetic with the condition code: add.cc, addc, sub.cc, subc, mad.cc, madc.
 func (p *parser) carried() {
-	t, size := p.lastType()
 	sets := p.has("cc")
+	t, size := p.lastType()
 	uses := strings.HasSuffix(p.op, "c")
 	base := strings.TrimSuffix(p.op, "c")
 	part := p.one("lo", "hi")

@@ -56,12 +56,9 @@ func (p *parser) mov() {
 // pack makes one register of several.
 func (p *parser) pack(size int) {
 	parts := vector(p.args[1])
-	part := size / len(parts)
-	if part*len(parts) != size || part < 8 {
-		p.fail("%d parts of %d bits: %s", len(parts), size, p.in.Text)
-	}
+	part := p.part(len(parts), size)
 	p.result(size)
-	var src [8]int
+	var src [4]int
 	for i, s := range parts {
 		src[i] = p.src(s, part)
 	}
@@ -81,16 +78,21 @@ func (p *parser) pack(size int) {
 	}
 }
 
+// part returns the bits of each of so many parts of a register.
+func (p *parser) part(count, size int) int {
+	if (count != 2 && count != 4) || size/count < 16 {
+		p.fail("%d parts of %d bits: %s", count, size, p.in.Text)
+	}
+	return size / count
+}
+
 // unpack makes several registers of one. "_" stands for a part that nobody wants.
 func (p *parser) unpack(size int) {
 	parts := vector(p.args[0])
-	part := size / max(len(parts), 1)
-	if part*len(parts) != size || part < 8 {
-		p.fail("%d parts of %d bits: %s", len(parts), size, p.in.Text)
-	}
+	part := p.part(len(parts), size)
 	p.in.Kind = exec.Effect
 	x := p.src(p.args[1], size)
-	var dst [8]int
+	var dst [4]int
 	for i, s := range parts {
 		if dst[i] = -1; s != "_" {
 			dst[i] = p.dst(s, part)

@@ -216,6 +216,9 @@ func (p *parser) dstWide(s string, bits int) reg {
 
 // result makes the instruction a pure one that writes its first operand.
 func (p *parser) result(bits int) {
+	if len(p.args) == 0 {
+		p.fail("%s without operands", p.op)
+	}
 	p.in.Kind = exec.Pure32
 	if bits == 64 {
 		p.in.Kind = exec.Pure64

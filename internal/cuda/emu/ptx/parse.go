@@ -464,6 +464,9 @@ func (p *parser) statement() {
 	end := p.line
 	p.line = line
 	words := strings.Fields(text)
+	if len(words) == 0 { // spaces of kinds that PTX does not know
+		p.fail("%q is no statement", text)
+	}
 	switch words[0] {
 	case ".reg":
 		p.registers(words[1:])
@@ -485,6 +488,9 @@ func (p *parser) registers(words []string) {
 		p.fail("declaration of registers without names")
 	}
 	bits := 1
+	if words[0][0] != '.' {
+		p.fail("%q is no type", words[0])
+	}
 	if words[0] != ".pred" {
 		if bits = arith.TypeBits(strings.TrimPrefix(words[0], ".")); bits < 16 || bits > 64 {
 			p.fail("registers of type %s are not known", words[0])
