@@ -20,7 +20,13 @@ type rig struct {
 // with the test, after which the emulator is asked what was left behind.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	machine := emu.New(emu.Card{})
+	return newRigOn(t, emu.Card{})
+}
+
+// newRigOn is newRig for another card.
+func newRigOn(t *testing.T, card emu.Card) *rig {
+	t.Helper()
+	machine := emu.New(card)
 	r := &rig{t: t, machine: machine, drv: machine.Driver()}
 	r.must(r.drv.Init())
 	device, err := r.drv.DeviceGet(0)
