@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -26,6 +27,8 @@ func newRig(t *testing.T) *rig {
 // newRigOn is newRig for another card.
 func newRigOn(t *testing.T, card emu.Card) *rig {
 	t.Helper()
+	runtime.LockOSThread() // a context is current for a thread
+	t.Cleanup(runtime.UnlockOSThread)
 	machine := emu.New(card)
 	r := &rig{t: t, machine: machine, drv: machine.Driver()}
 	r.must(r.drv.Init())
@@ -37,7 +40,7 @@ func newRigOn(t *testing.T, card emu.Card) *rig {
 	stream, err := r.drv.StreamCreate()
 	r.must(err)
 	r.q = newQueue(r.drv, stream)
-	t.Cleanup(func() { // runs last, as it was registered first
+	t.Cleanup(func() { // runs behind all of the test's own, as it was registered first
 		r.must(r.q.close())
 		r.must(r.drv.StreamDestroy(stream))
 		r.must(r.drv.ContextRelease(device))
