@@ -164,6 +164,9 @@ func (m *Machine) Close() error {
 		}
 	}
 	for _, p := range m.pinned {
+		if p.context.broken != nil {
+			continue
+		}
 		errs = append(errs, fmt.Errorf("%d bytes of pinned memory were not freed", len(p.data)))
 	}
 	return errors.Join(errs...)

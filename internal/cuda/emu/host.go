@@ -14,6 +14,7 @@ import (
 
 // A pinned is memory of the host that copies of streams may use.
 type pinned struct {
+	context *context // with which it is lost
 	data    []byte
 	sources int // copies to a device that have not happened
 	landed  int // copies from a device that have happened
@@ -82,7 +83,7 @@ func (m *Machine) memAllocHost(bytes int) (b []byte, err error) {
 		}
 		b = make([]byte, bytes)
 		exec.Fill(b, exec.PoisonByte)
-		m.pinned = append(m.pinned, &pinned{data: b})
+		m.pinned = append(m.pinned, &pinned{context: c, data: b})
 		return nil
 	})
 	return b, err
