@@ -122,6 +122,9 @@ func (p *parser) special(name string, size int) {
 	if len(axis) > 1 || k < 0 {
 		p.fail("register %q is not known", name)
 	}
+	if p.ofCluster(base, max(k, 0), size) {
+		return
+	}
 	perLane := map[string]func(w *exec.Warp, lane int) uint64{
 		"%tid": func(w *exec.Warp, lane int) uint64 {
 			n, size := uint32(w.ID*32+lane), &w.Block.Size

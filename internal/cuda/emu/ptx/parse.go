@@ -26,6 +26,8 @@ type Module struct {
 	Kernels   map[string]*exec.Kernel
 	Variables []Variable
 	places    []place
+
+	dynamicAlign int // of dynamic shared memory
 }
 
 // A Variable is memory that a module brings along.
@@ -97,7 +99,8 @@ type parser struct {
 
 	k      *exec.Kernel
 	params map[string]param
-	uses   []use // of the instructions of k
+	uses   []use        // of the instructions of k
+	steps  map[int]step // what instructions mean to products by warpgroups, by their index
 	scopes []*scope
 	tables map[string][]string // .branchtargets
 	fixes  []fix
@@ -280,7 +283,7 @@ func (p *parser) target(s string) {
 func (p *parser) entry(name string) {
 	p.k = &exec.Kernel{Name: name, Grain: 16}
 	p.scopes, p.fixes, p.uses, p.consts, p.params = nil, nil, nil, map[constant]int{}, map[string]param{}
-	p.symbols, p.tables = map[string]symbol{}, map[string][]string{}
+	p.symbols, p.tables, p.steps = map[string]symbol{}, map[string][]string{}, map[int]step{}
 	for name, s := range p.outer {
 		p.symbols[name] = s
 	}
@@ -299,6 +302,7 @@ func (p *parser) entry(name string) {
 	if err := scan(p.k, p.uses); err != nil {
 		panic(*err)
 	}
+	p.proveProducts()
 }
 
 // limits reads what stands between the parameters and the body.
@@ -383,6 +387,7 @@ func (p *parser) variable(words []string, init string, into map[string]symbol) {
 	switch {
 	case indexOf(words, ".shared") >= 0 && indexOf(words, ".extern") >= 0:
 		into[name] = symbol{space: "shared", dynamic: true}
+		p.mod.dynamicAlign = max(p.mod.dynamicAlign, align)
 	case indexOf(words, ".shared") >= 0 && len(p.scopes) == 0:
 		into[name] = symbol{space: "shared", bytes: bytes, align: align}
 	case indexOf(words, ".shared") >= 0:
@@ -552,7 +557,7 @@ func (p *parser) link() {
 // placeDynamic puts dynamic shared memory behind the static one, whose size is known only now.
 func (p *parser) placeDynamic() {
 	p.k.Shared = roundUp(p.k.Shared, 16)
-	start := roundUp(p.k.Shared, 128)
+	start := roundUp(p.k.Shared, max(p.mod.dynamicAlign, 128))
 	for key, n := range p.consts {
 		if !key.dynamic {
 			continue
