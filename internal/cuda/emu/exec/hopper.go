@@ -118,13 +118,29 @@ func (w *Warp) barrier(lane int, at uint64) *mbarrier {
 	return bar
 }
 
+// touches notes that a lane has touched shared memory.
+func (w *Warp) touches(lane int) {
+	if w.touchedAt != w.Syncs {
+		w.touched, w.touchedAt = 0, w.Syncs
+	}
+	w.touched |= 1 << lane
+}
+
+// Arriving ends the launch where lanes of m arrive at mbarriers behind accesses of other lanes, which
+// nothing puts in order with the arrival. It does not look at what the accesses were to.
+func (w *Warp) Arriving(m uint32) {
+	if others := w.touched &^ m; w.touchedAt == w.Syncs && others != 0 && w.Block.checks {
+		w.Fail(LaunchFailed, "lanes %08x arrive: lanes %08x have touched shared memory, without bar.warp.sync in between", m, others)
+	}
+}
+
 // ArriveAt counts arrivals and expected bytes, and returns the phase that they belong to. What the
 // lane did before has happened for whoever waits for the phase.
 func (w *Warp) ArriveAt(lane int, at uint64, arrivals, bytes int) (phase uint32) {
 	bar := w.barrier(lane, at)
 	phase = bar.phase
 	if arrivals > bar.left {
-		w.FailLane(LaunchFailed, lane, "mbarrier at %#x: %d arrivals, %d of %d are left in this phase", at, arrivals, bar.left, bar.count)
+		w.FailLane(LaunchFailed, lane, "mbarrier at %#x: arrivals by %d more, %d of %d are left in this phase", at, arrivals, bar.left, bar.count)
 	}
 	if bytes < 0 || bytes >= 1<<20 {
 		w.FailLane(LaunchFailed, lane, "mbarrier at %#x: %d bytes are expected, %d are possible", at, bytes, 1<<20-1)
@@ -221,7 +237,9 @@ func (w *Warp) AsyncRead(at uint64, n int) []byte {
 		for c, end := w.Block.span(i, n); c < end; c++ {
 			w.checkRead(int(w.Block.cells[c].wlane), i, &w.Block.cells[c])
 			w.foreignProxy(-1, c, "read")
+			touched := w.touched
 			w.noteRead(0, c)
+			w.touched = touched // the unit reads, for the warp as a whole
 		}
 	}
 	return w.Block.Shared[i : i+n]

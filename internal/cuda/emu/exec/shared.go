@@ -77,6 +77,7 @@ func (w *Warp) noteRead(lane, index int) {
 	c, me := &w.Block.cells[index], uint8(w.ID+1)
 	if w.Block.reads != nil {
 		w.Block.reads[index*len(w.Block.warps)+w.ID] = w.own
+		w.touches(lane)
 	}
 	switch {
 	case c.reader == me:
@@ -108,6 +109,9 @@ func (w *Warp) SharedWrite(lane int, at uint64, n int) []byte {
 func (w *Warp) noteWrite(lane, index int) {
 	c := &w.Block.cells[index]
 	c.wrote, c.writer, c.wlane, c.wsync, c.atomic = w.own, uint8(w.ID+1), uint8(lane), w.Syncs, false
+	if w.Block.reads != nil {
+		w.touches(lane)
+	}
 }
 
 // checkWrite ends the launch where a write of a cell may race.

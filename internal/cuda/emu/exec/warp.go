@@ -50,6 +50,8 @@ type Warp struct {
 	copies []AsyncCopy
 	groups []int // ends of cp.async groups in copies
 
+	touched       uint32  // lanes that have touched shared memory since the lanes synchronised
+	touchedAt     uint32  // Syncs then
 	yielded       bool    // the last wait for an mbarrier was in vain, and others had their turn since
 	products      []begun // under way
 	productGroups []int   // ends of their groups
@@ -93,7 +95,7 @@ func (w *Warp) reset() {
 	clear(w.know)
 	w.own, w.Syncs = 1, 1
 	w.copies, w.groups = w.copies[:0], w.groups[:0]
-	w.products, w.productGroups, w.yielded = w.products[:0], w.productGroups[:0], false
+	w.products, w.productGroups, w.yielded, w.touched = w.products[:0], w.productGroups[:0], false, 0
 	w.inst, w.then = nil, nil
 }
 

@@ -1,9 +1,6 @@
 package ptx
 
-import (
-	"ossian/internal/cuda/emu/arith"
-	"ossian/internal/cuda/emu/exec"
-)
+import "ossian/internal/cuda/emu/exec"
 
 // This file is what sm_90 adds: mbarriers, fences between proxies, copies of boxes, and what says
 // something about clusters and registers. A block is a cluster of its own.
@@ -99,6 +96,9 @@ func (p *parser) arriving() {
 func (p *parser) arrive(where string, state, count, bytes, usual int) {
 	at := p.address(where)
 	p.in.Run = func(w *exec.Warp, m uint32) {
+		if usual > 0 {
+			w.Arriving(m)
+		}
 		eachLane(m, func(lane int) {
 			arrivals, expected := usual, 0
 			if count >= 0 {
@@ -306,12 +306,4 @@ func (p *parser) ofCluster(base string, axis, size int) bool {
 		}
 	}
 	return true
-}
-
-// widen returns how the two elements of a word become float32.
-func widen(halfs string) func(v uint32) (low, high float32) {
-	if halfs == "f16" {
-		return func(v uint32) (low, high float32) { return arith.FromF16(v & 0xffff), arith.FromF16(v >> 16) }
-	}
-	return func(v uint32) (low, high float32) { return arith.F32(v << 16), arith.F32(v &^ 0xffff) }
 }

@@ -138,7 +138,7 @@ func (p *parser) mma() {
 	p.want(4, 4)
 	d, a, b, c := p.list(p.args[0], 4, p.dst), p.list(p.args[1], 2*deep, p.src), p.list(p.args[2], deep, p.src), p.list(p.args[3], 4, p.src)
 	kind := shape + "." + types[1]
-	widen := widen(types[1])
+	widen := arith.Halves(types[1])
 	p.in.Kind = exec.Effect
 	p.in.Run = func(w *exec.Warp, m uint32) {
 		w.All(m)

@@ -15,6 +15,7 @@ import (
 
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
+	"ossian/internal/cuda/emu/flow"
 )
 
 var le = binary.LittleEndian
@@ -99,8 +100,8 @@ type parser struct {
 
 	k      *exec.Kernel
 	params map[string]param
-	uses   []use        // of the instructions of k
-	steps  map[int]step // what instructions mean to products by warpgroups, by their index
+	uses   []use             // of the instructions of k
+	steps  map[int]flow.Step // what instructions mean to products by warpgroups, by their index
 	scopes []*scope
 	tables map[string][]string // .branchtargets
 	fixes  []fix
@@ -283,7 +284,7 @@ func (p *parser) target(s string) {
 func (p *parser) entry(name string) {
 	p.k = &exec.Kernel{Name: name, Grain: 16}
 	p.scopes, p.fixes, p.uses, p.consts, p.params = nil, nil, nil, map[constant]int{}, map[string]param{}
-	p.symbols, p.tables, p.steps = map[string]symbol{}, map[string][]string{}, map[int]step{}
+	p.symbols, p.tables, p.steps = map[string]symbol{}, map[string][]string{}, map[int]flow.Step{}
 	for name, s := range p.outer {
 		p.symbols[name] = s
 	}
@@ -299,10 +300,41 @@ func (p *parser) entry(name string) {
 	p.body()
 	p.link()
 	p.placeDynamic()
-	if err := scan(p.k, p.uses); err != nil {
-		panic(*err)
+	p.followRegisters()
+}
+
+// flowing is the number that package flow knows a register by. The kinds take turns, since all of them
+// grow while a kernel is read.
+func (p *parser) flowing(r reg) int {
+	switch r.bits {
+	case 1:
+		return 3 * r.n
+	case 64:
+		return 3*r.n + 1
 	}
-	p.proveProducts()
+	return 3*r.n + 2
+}
+
+// followRegisters ends the reading of a kernel that uses registers wrongly on one of its paths.
+func (p *parser) followRegisters() {
+	uses := make([]flow.Use, len(p.uses))
+	for i, u := range p.uses {
+		for _, r := range u.reads {
+			uses[i].Reads = append(uses[i].Reads, p.flowing(r))
+		}
+		for _, r := range u.writes {
+			uses[i].Writes = append(uses[i].Writes, p.flowing(r))
+		}
+	}
+	registers := 3 * max(p.k.Preds, len(p.k.Regs64), len(p.k.Regs32))
+	if at := flow.Unset(p.k, uses, registers); at >= 0 {
+		p.line = p.k.Code[at].Line
+		p.fail("a register is read that nothing has set before: %s", p.k.Code[at].Text)
+	}
+	if at, fault := flow.Products(p.k, uses, p.steps); fault != "" {
+		p.line = p.k.Code[at].Line
+		p.fail("%s: %s", fault, p.k.Code[at].Text)
+	}
 }
 
 // limits reads what stands between the parameters and the body.
