@@ -45,6 +45,9 @@ func (w *Warp) words(site int, at, n uint64) []byte {
 			return nil
 		}
 	}
+	if w.Block.foreign(found, off, n) != 0 {
+		return nil
+	}
 	return found.Data[off : off+n]
 }
 
