@@ -213,26 +213,36 @@ func (w *Warp) GlobalRead(site, lane int, at uint64, n int) []byte {
 	return a.Data[off : off+uint64(n)]
 }
 
+// GlobalReadConst is GlobalRead for loads that promise that the launch does not write what they read
+// (.nc): such loads may see what was there before.
+func (w *Warp) GlobalReadConst(site, lane int, at uint64, n int) []byte {
+	b := w.GlobalRead(site, lane, at, n)
+	if a, off := w.global(site, lane, at, n, "read"); w.Block.foreign(a, off, uint64(n), true) != 0 {
+		w.FailLane(LaunchFailed, lane, "read of %d bytes at %#x by .nc: the block wrote them before in the same launch", n, at)
+	}
+	return b
+}
+
 // readable ends the launch where bytes of an allocation may not be read.
 func (w *Warp) readable(a *Alloc, off, n uint64, lane int, what string) {
 	if unset := a.Unset(off, n); unset < n {
 		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): nobody has written byte %d of them", what, n, a.Base+off, off, a.Size, unset)
 	}
-	if other := w.Block.foreign(a, off, n); other != 0 {
+	if other := w.Block.foreign(a, off, n, false); other != 0 {
 		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): block %d of the same launch wrote them, and no order of blocks is promised",
 			what, n, a.Base+off, off, a.Size, uint32(other)-1)
 	}
 }
 
-// foreign returns the stamp of another block of this launch that wrote one of the words; 0: none did.
-// Kernels whose blocks may talk with each other have no stamps.
-func (b *Block) foreign(a *Alloc, off, n uint64) uint64 {
+// foreign returns the stamp of another block of this launch, or with own of any, that wrote one of the
+// words; 0: none did. Kernels whose blocks may talk with each other have no stamps.
+func (b *Block) foreign(a *Alloc, off, n uint64, own bool) uint64 {
 	stamps := a.stamps.Load()
 	if stamps == nil || b.stamp == 0 {
 		return 0
 	}
 	for _, s := range (*stamps)[off/4 : (off+n+3)/4] {
-		if s != b.stamp && s>>32 == b.stamp>>32 {
+		if s>>32 == b.stamp>>32 && (own || s != b.stamp) {
 			return s
 		}
 	}
