@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/soak"
 	"ossian/internal/tensor"
 )
 
@@ -203,5 +204,32 @@ func TestExpertScratch(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestExpertsRandom compares experts of random sizes with float64, and tokens alone with all.
+func TestExpertsRandom(t *testing.T) {
+	rng := rand.New(rand.NewPCG(27, 28))
+	for range soak.Cases(t, 3, 100) {
+		dtype := packTypes[rng.IntN(len(packTypes))]
+		hidden, inner, experts := 32*(1+rng.IntN(8)), 32*(1+rng.IntN(5)), 2+rng.IntN(20)
+		topK, tokens := 1+rng.IntN(min(experts-1, 5)), 1+rng.IntN(60)
+		t.Run(fmt.Sprintf("%v/%dx%d/%d of %d/%d", dtype, hidden, inner, topK, experts, tokens), func(t *testing.T) {
+			r := newRig(t)
+			m := newMixture(r, rng, dtype, hidden, inner, experts, int32(rng.IntN(2)))
+			x := newActivations(r, normals(rng, tokens*hidden, 1), hidden)
+			a := newAssigned(rng, tokens, experts, topK)
+			all := m.run(r, x, a, 0, tokens)
+			for range 2 {
+				token := rng.IntN(tokens)
+				want, tolerance := m.want(x.rows[token], a.ids[token*topK:][:topK], a.weights[token*topK:][:topK])
+				for i, v := range all[token] {
+					if !(math.Abs(float64(v)-want[i]) <= tolerance[i]) {
+						t.Fatalf("token %d, element %d: %v, want %v within %v", token, i, v, want[i], tolerance[i])
+					}
+				}
+				sameBits(t, fmt.Sprint("token ", token), m.run(r, x, a, token, 1)[0], all[token])
+			}
+		})
 	}
 }
