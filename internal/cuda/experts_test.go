@@ -233,3 +233,35 @@ func TestExpertsRandom(t *testing.T) {
 		})
 	}
 }
+
+// TestExpertsTraffic holds that weights of chosen experts are read once, those of others not at all.
+func TestExpertsTraffic(t *testing.T) {
+	rng := rand.New(rand.NewPCG(29, 30))
+	for _, dtype := range []tensor.DType{tensor.MXFP4HF, tensor.BF16, tensor.Q8_0} {
+		t.Run(fmt.Sprint(dtype), func(t *testing.T) {
+			r := newRig(t)
+			m := newMixture(r, rng, dtype, 128, 64, 8, swigluLimited)
+			x := newActivations(r, normals(rng, 6*m.hidden, 1), m.hidden)
+			a := newAssigned(rng, 6, m.experts, 2)
+			bytes := func(w *matrix) int { return w.groups() * w.units() * w.format.unitBytes } // of an expert
+			r.machine.Watch("up", m.up.data, uint64(m.experts*bytes(m.up)))
+			r.machine.Watch("down", m.down.data, uint64(m.experts*bytes(m.down)))
+			m.run(r, x, a, 0, 6)
+			chosen := map[float32]bool{}
+			for _, id := range a.ids {
+				chosen[id] = true
+			}
+			counters := r.machine.Counters()
+			for name, w := range map[string]*matrix{"up": m.up, "down": m.down} {
+				if got, want := counters.Watched[name].Sectors, len(chosen)*bytes(w)/32; got < int64(want) || float64(got) > 1.05*float64(want) {
+					t.Errorf("%s: %d sectors were read, %d experts have %d", name, got, len(chosen), want)
+				}
+			}
+			for kernel, count := range counters.Kernels {
+				if float64(count.Conflicts) > 0.05*float64(count.Shared) {
+					t.Errorf("%s: %d of %d wavefronts in shared memory are of bank conflicts", kernel, count.Conflicts, count.Shared)
+				}
+			}
+		})
+	}
+}
