@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"os"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -29,8 +30,8 @@ func newRigOn(t *testing.T, card emu.Card) *rig {
 	t.Helper()
 	runtime.LockOSThread() // a context is current for a thread
 	t.Cleanup(runtime.UnlockOSThread)
-	machine := emu.New(card)
-	r := &rig{t: t, machine: machine, drv: machine.Driver()}
+	machine, drv := testCard(t, card)
+	r := &rig{t: t, machine: machine, drv: drv}
 	r.must(r.drv.Init())
 	device, err := r.drv.DeviceGet(0)
 	r.must(err)
@@ -91,5 +92,15 @@ func download[T any](r *rig, at driver.Ptr, count int) []T {
 	values := make([]T, count)
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), count*int(unsafe.Sizeof(*new(T))))
 	r.must(r.drv.CopyToHost(data, at))
+	digest(r.t, data)
 	return values
+}
+
+// counters are what the emulator has counted. A test that wants them is over on a real card.
+func (r *rig) counters() emu.Counters {
+	r.t.Helper()
+	if os.Getenv("OSSIAN_CARD") == "cuda" {
+		r.t.Skip("a real card counts nothing")
+	}
+	return r.machine.Counters()
 }

@@ -33,13 +33,14 @@
 //
 // Integer and exactly rounded floating operations give the bits of a GPU. Approximations
 // (ex2.approx and its kin) are off by a unit in the last place for half of their inputs, in a way
-// that repeats. Sums inside mma are made in an order of the emulator's own. EventElapsed counts
+// that repeats and that Card.Seed changes; ex2 of whole numbers is exact, since CUDA's own functions
+// build on it. Sums inside mma are made in an order of the emulator's own. EventElapsed counts
 // executed instructions, not time.
 //
 // # Limits
 //
-// PTX for sm_80 as nvcc makes it of kernels without calls; no textures, no device-side launches. The
-// order of memory is that of the interleaving which is executed: missing fences between blocks or
+// PTX for sm_80 as nvcc makes it of kernels without calls; no textures, no device-side launches. cp.async
+// groups and barriers are those of whole warps. Races are looked for in shared memory only. The order of memory is that of the interleaving which is executed: missing fences between blocks or
 // cards may go unnoticed. Host threads are told apart on Linux only, and only where there is more
 // than one card.
 package emu
@@ -63,9 +64,9 @@ type Card struct {
 	Multiprocessors int    // 108
 	SharedOptin     int    // bytes of shared memory that a block may ask for; 166912
 	Seed            uint64 // of the errors of approximations
-	Unchecked       bool   // leaves out the checks of races in shared memory, which cost a third of the time
+	Unchecked       bool   // leaves out the checks of races in shared memory, which cost an eighth to a third of the time
 	Workers         int    // blocks that run at a time; 0: as many as there are processors
-	Limit           int64  // instructions per warp of a block before it counts as hanging; 0: 2^32
+	Limit           int64  // warp instructions of a block before it counts as hanging; 0: 2^32
 }
 
 // A Machine is what a Driver drives.

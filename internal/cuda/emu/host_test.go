@@ -65,6 +65,14 @@ var refusals = map[string]struct {
 		h[3]++
 		return b.StreamSync(b.stream)
 	}, 719, "pinned source was changed"},
+	"destination written": {func(b *bench) error {
+		p, _ := b.MemAlloc(8)
+		h, _ := b.MemAllocHost(8)
+		b.must(b.SetAsync(p, 1, 8, b.stream))
+		b.must(b.CopyFromAsync(h, p, b.stream))
+		h[7] = 0
+		return b.StreamSync(b.stream)
+	}, 719, "pinned destination was written"},
 	"source freed": {func(b *bench) error {
 		p, _ := b.MemAlloc(8)
 		h, _ := b.MemAllocHost(8)

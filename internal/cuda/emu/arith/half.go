@@ -64,3 +64,8 @@ func FromF16(v uint32) float32 {
 	}
 	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }
+
+// FusedBF16 returns a·b+c of three bfloat16, rounded once.
+func FusedBF16(a, b, c float32) uint32 {
+	return ToBF16(odd32(OddSum(float64(a)*float64(b), float64(c))))
+}

@@ -41,8 +41,8 @@ func (w *Warp) TrafficTaken(src *Address, bytes, take int, m uint32) {
 func (w *Warp) Depart(c AsyncCopy) {
 	w.SharedWrite(c.Lane, c.Dst, c.Bytes)
 	if w.Block.checks {
-		at, grain := w.place(c.Lane, c.Dst, c.Bytes, "copy"), w.Block.Kernel.Grain
-		for i := at / grain; i < (at+c.Bytes)/grain; i++ {
+		from, end := w.Block.span(w.place(c.Lane, c.Dst, c.Bytes, "copy"), c.Bytes)
+		for i := from; i < end; i++ {
 			w.Block.cells[i].flight = true
 		}
 	}
@@ -91,8 +91,7 @@ func (w *Warp) land(c *AsyncCopy) {
 	if !w.Block.checks {
 		return
 	}
-	grain := w.Block.Kernel.Grain
-	for i := at / grain; i < (at+c.Bytes)/grain; i++ {
+	for i, end := w.Block.span(at, c.Bytes); i < end; i++ {
 		w.Block.cells[i].flight = false
 		w.noteWrite(c.Lane, i)
 	}

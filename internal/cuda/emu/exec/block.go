@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 )
@@ -25,6 +26,7 @@ type Block struct {
 	reads   []uint32 // where warps synchronise in part: by cell and warp, its time at its last read
 	bars    [16]named
 	checks  bool
+	shift   int // of a place in shared memory to its cell
 	limit   int64
 	watches []*Watch
 }
@@ -102,7 +104,7 @@ func (g *Grid) worker() *Block {
 func newBlock(g *Grid, threads int) *Block {
 	k := g.Kernel
 	shared, warps := k.Shared+g.Shared, (threads+31)/32
-	b := &Block{Kernel: k, Device: g.Device, Threads: threads, Shared: make([]byte, shared), checks: !g.Device.Unchecked}
+	b := &Block{Kernel: k, Device: g.Device, Threads: threads, Shared: make([]byte, shared), checks: !g.Device.Unchecked, shift: bits.TrailingZeros(uint(k.Grain))}
 	if b.checks {
 		b.cells = make([]cell, (shared+k.Grain-1)/k.Grain)
 		if k.Named {
@@ -133,9 +135,7 @@ func (b *Block) exec(index int64) (failed *Fault) {
 	clear(b.reads)
 	b.bars = [16]named{}
 	b.Extra = nil
-	for i := range b.Shared { // what nobody wrote is not zero
-		b.Shared[i] = PoisonByte
-	}
+	Fill(b.Shared, PoisonByte) // what nobody wrote is not zero
 	for _, w := range b.warps {
 		w.reset()
 	}

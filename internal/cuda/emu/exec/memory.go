@@ -23,9 +23,8 @@ const (
 	allocGap   = 256 // bytes between them that nobody may touch
 )
 
-// What the shadow of a byte says.
+// The shadow of a byte is 0 until somebody writes it: fresh memory costs nothing.
 const (
-	byteUnset   = 1 // allocated, never written
 	byteWritten = 2
 	allWritten  = 0x0202020202020202
 )
@@ -74,9 +73,6 @@ func (m *Memory) Alloc(d *Device, size uint64) *Alloc {
 		m.next = GlobalBase
 	}
 	a := &Alloc{Base: m.next, Size: size, Was: size, Data: make([]byte, size), shadow: make([]byte, size), Device: d}
-	for i := range a.shadow {
-		a.shadow[i] = byteUnset
-	}
 	m.next += (size+allocAlign-1)/allocAlign*allocAlign + allocGap
 	list = append(list, a)
 	m.allocs.Store(&list)
@@ -157,10 +153,19 @@ func (a *Alloc) Unset(off, n uint64) uint64 {
 }
 
 // Written marks bytes.
-func (a *Alloc) Written(off, n uint64) {
-	s := a.shadow[off : off+n]
-	for i := range s {
-		s[i] = byteWritten
+func (a *Alloc) Written(off, n uint64) { Fill(a.shadow[off:off+n], byteWritten) }
+
+// Fill sets all bytes to v.
+func Fill(b []byte, v byte) {
+	if len(b) <= 16 { // what kernels write at once
+		for i := range b {
+			b[i] = v
+		}
+		return
+	}
+	b[0] = v
+	for done := 1; done < len(b); done *= 2 {
+		copy(b[done:], b[:done])
 	}
 }
 

@@ -35,12 +35,16 @@ func (w *Warp) place(lane int, at uint64, n int, what string) int {
 	return int(at)
 }
 
+// span returns the cells of n bytes.
+func (b *Block) span(at, n int) (from, end int) {
+	return at >> b.shift, (at + n + b.Kernel.Grain - 1) >> b.shift
+}
+
 // SharedRead returns n bytes, having checked that they are there and that no race is possible.
 func (w *Warp) SharedRead(lane int, at uint64, n int) []byte {
 	i := w.place(lane, at, n, "read")
 	if w.Block.checks {
-		grain := w.Block.Kernel.Grain
-		for c := i / grain; c < (i+n+grain-1)/grain; c++ {
+		for c, end := w.Block.span(i, n); c < end; c++ {
 			w.checkRead(lane, i, &w.Block.cells[c])
 			w.noteRead(lane, c)
 		}
@@ -90,8 +94,7 @@ func (w *Warp) noteRead(lane, index int) {
 func (w *Warp) SharedWrite(lane int, at uint64, n int) []byte {
 	i := w.place(lane, at, n, "write")
 	if w.Block.checks {
-		grain := w.Block.Kernel.Grain
-		for c := i / grain; c < (i+n+grain-1)/grain; c++ {
+		for c, end := w.Block.span(i, n); c < end; c++ {
 			w.checkWrite(lane, i, c)
 			w.noteWrite(lane, c)
 		}
@@ -142,6 +145,8 @@ type named struct {
 	threads int      // that have come
 	wanted  int      // that have to; 0: nobody has come yet
 	know    []uint32 // what those know who have come
+	yes     int      // lanes that have voted so
+	votes   int
 }
 
 // Arrive brings the warp to a barrier of so many threads; wait says whether it stays there.
@@ -169,6 +174,16 @@ func (w *Warp) Arrive(id, wanted int, wait bool) {
 	w.waits, w.wanted = wait, id
 }
 
+// Vote brings the warp to a barrier at which lanes vote. then gets the votes of all warps when the
+// barrier completes.
+func (w *Warp) Vote(id, wanted, yes, votes int, then func(yes, votes int)) {
+	w.Arrive(id, wanted, true)
+	bar := &w.Block.bars[id]
+	bar.yes += yes
+	bar.votes += votes
+	w.then = then
+}
+
 // meet completes barriers for which everybody has come, and says whether there was one.
 func (b *Block) meet() (met bool) {
 	for id := range b.bars {
@@ -187,8 +202,12 @@ func (b *Block) meet() (met bool) {
 			}
 			w.waits = false
 			w.Syncs++
+			if w.then != nil {
+				w.then(bar.yes, bar.votes)
+				w.then = nil
+			}
 		}
-		bar.threads, bar.wanted = 0, 0
+		bar.threads, bar.wanted, bar.yes, bar.votes = 0, 0, 0, 0
 	}
 	return met
 }
@@ -208,8 +227,7 @@ func (b *Block) stuck() {
 func (w *Warp) SharedAtomic(lane int, at uint64, n int) []byte {
 	i := w.place(lane, at, n, "atomic access")
 	if w.Block.checks {
-		grain := w.Block.Kernel.Grain
-		for index := i / grain; index < (i+n+grain-1)/grain; index++ {
+		for index, end := w.Block.span(i, n); index < end; index++ {
 			c := &w.Block.cells[index]
 			if !c.atomic || c.flight {
 				w.checkRead(lane, i, c)

@@ -34,6 +34,7 @@ type Warp struct {
 	Live   uint32   // lanes that have not ended
 	Groups []Group  // by PC; the first one runs
 	Syncs  uint32   // times the lanes have synchronised among themselves
+	Extra  any      // what further kinds of instructions keep for a warp; nil when a block begins
 
 	inst  *Inst    // being executed
 	found []*Alloc // by site: the allocation it touched last
@@ -42,6 +43,7 @@ type Warp struct {
 
 	waits  bool // at a barrier
 	wanted int  // which one
+	then   func(yes, votes int)
 	done   bool
 	know   []uint32 // of each warp: how much of what it did happened before this warp's present
 	own    uint32   // this warp's own time, which barriers advance
@@ -88,7 +90,7 @@ func (w *Warp) reset() {
 	clear(w.know)
 	w.own, w.Syncs = 1, 1
 	w.copies, w.groups = w.copies[:0], w.groups[:0]
-	w.inst = nil
+	w.inst, w.then, w.Extra = nil, nil, nil
 }
 
 // exec runs until a barrier, a failed wait, or the end.

@@ -1,9 +1,10 @@
 package ptx
 
 import (
+	"strings"
+
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
-	"strings"
 )
 
 // mov copies registers, packs and unpacks them, and reads special ones.

@@ -1,10 +1,11 @@
 package ptx
 
 import (
-	"ossian/internal/cuda/emu/arith"
-	"ossian/internal/cuda/emu/exec"
 	"strconv"
 	"strings"
+
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
 )
 
 // This file takes instructions apart: guard, opcode, modifiers, operands. Decoders ask for what

@@ -9,10 +9,12 @@ package ptx
 import (
 	"encoding/binary"
 	"fmt"
-	"ossian/internal/cuda/emu/arith"
-	"ossian/internal/cuda/emu/exec"
+	"slices"
 	"strconv"
 	"strings"
+
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
 )
 
 var le = binary.LittleEndian
@@ -39,11 +41,24 @@ type place struct {
 	reg, variable int
 }
 
-// Place tells the kernels where the module's variables are.
-func (m *Module) Place(at []uint64) {
-	for _, p := range m.places {
-		p.kernel.Regs64[p.reg] = fill64(at[p.variable])
+// At returns the kernels of a module whose variables are at these addresses. A module may be used in
+// several places at a time.
+func (m *Module) At(addresses []uint64) map[string]*exec.Kernel {
+	if len(m.places) == 0 {
+		return m.Kernels
 	}
+	placed := map[string]*exec.Kernel{}
+	for name, k := range m.Kernels {
+		copied := *k
+		copied.Regs64 = slices.Clone(k.Regs64)
+		for _, p := range m.places {
+			if p.kernel == k {
+				copied.Regs64[p.reg] = fill64(addresses[p.variable])
+			}
+		}
+		placed[name] = &copied
+	}
+	return placed
 }
 
 // A reg is a register; bits is 1 for predicates.
@@ -319,7 +334,7 @@ func (p *parser) declared(words []string) (name string, bytes, align int) {
 	width := 0
 	for i, word := range words {
 		switch {
-		case word == ".align" && i+1 < len(words):
+		case word == ".align" && i+1 < len(words) && indexOf(words, ".ptr") < 0: // behind .ptr it is that of the memory
 			align = p.count(words[i+1])
 		case word[0] == '.' && arith.TypeBits(word[1:]) >= 8:
 			width = arith.TypeBits(word[1:]) / 8
@@ -463,7 +478,7 @@ func (p *parser) statement() {
 	text := strings.Join(strings.Fields(p.until(";")), " ")
 	end := p.line
 	p.line = line
-	words := strings.Fields(text)
+	words := strings.Fields(strings.Replace(text, ".reg.", ".reg .", 1))
 	if len(words) == 0 { // spaces of kinds that PTX does not know
 		p.fail("%q is no statement", text)
 	}

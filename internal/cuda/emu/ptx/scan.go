@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"fmt"
+
 	"ossian/internal/cuda/emu/exec"
 )
 
