@@ -149,7 +149,7 @@ func TestExperts(t *testing.T) {
 		hidden, inner, experts, topK int
 		activation                   int32
 	}{
-		{tensor.MXFP4HF, 96, 32, 4, 2, swigluLimited},
+		{tensor.MXFP4HF, 352, 32, 4, 2, swigluLimited},
 		{tensor.MXFP4, 64, 544, 3, 2, silu},
 		{tensor.BF16, 40, 20, 4, 2, swigluLimited},
 		{tensor.F32, 6, 12, 2, 1, silu},
