@@ -281,29 +281,3 @@ func (p *parser) griddepcontrol() {
 	p.in.Kind = exec.Effect
 	p.in.Run = func(*exec.Warp, uint32) {}
 }
-
-// clusterRegisters are special registers of a block that is a cluster of its own.
-var clusterRegisters = map[string]func(w *exec.Warp, axis int) uint64{
-	"%clusterid":        func(w *exec.Warp, axis int) uint64 { return uint64(w.Block.At[axis]) },
-	"%nclusterid":       func(w *exec.Warp, axis int) uint64 { return uint64(w.Block.Grid[axis]) },
-	"%cluster_ctaid":    func(*exec.Warp, int) uint64 { return 0 },
-	"%cluster_nctaid":   func(*exec.Warp, int) uint64 { return 1 },
-	"%cluster_ctarank":  func(*exec.Warp, int) uint64 { return 0 },
-	"%cluster_nctarank": func(*exec.Warp, int) uint64 { return 1 },
-}
-
-// ofCluster makes the instruction read such a register, and says whether it is one.
-func (p *parser) ofCluster(base string, axis, size int) bool {
-	f := clusterRegisters[base]
-	if f == nil {
-		return false
-	}
-	p.since(90, false)
-	d, put := p.in.Dst, p.put(size)
-	p.in.Run = func(w *exec.Warp, _ uint32) {
-		for lane := range 32 {
-			put(w, d, lane, f(w, axis))
-		}
-	}
-	return true
-}

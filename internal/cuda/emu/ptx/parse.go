@@ -70,9 +70,6 @@ type reg struct {
 	n    int
 }
 
-// A use is what an instruction reads and writes.
-type use struct{ reads, writes []reg }
-
 // A param is one parameter: its place among all.
 type param struct{ at, size int }
 
@@ -100,7 +97,7 @@ type parser struct {
 
 	k      *exec.Kernel
 	params map[string]param
-	uses   []use             // of the instructions of k
+	uses   []flow.Use        // of the instructions of k
 	steps  map[int]flow.Step // what instructions mean to products by warpgroups, by their index
 	scopes []*scope
 	tables map[string][]string // .branchtargets
@@ -108,7 +105,7 @@ type parser struct {
 	consts map[constant]int // made registers
 
 	in   *exec.Inst // being decoded
-	use  use        // of it
+	use  flow.Use   // of it
 	op   string     // its first word, the others are
 	mods []string
 	args []string
@@ -303,35 +300,14 @@ func (p *parser) entry(name string) {
 	p.followRegisters()
 }
 
-// flowing is the number that package flow knows a register by. The kinds take turns, since all of them
-// grow while a kernel is read.
-func (p *parser) flowing(r reg) int {
-	switch r.bits {
-	case 1:
-		return 3 * r.n
-	case 64:
-		return 3*r.n + 1
-	}
-	return 3*r.n + 2
-}
-
 // followRegisters ends the reading of a kernel that uses registers wrongly on one of its paths.
 func (p *parser) followRegisters() {
-	uses := make([]flow.Use, len(p.uses))
-	for i, u := range p.uses {
-		for _, r := range u.reads {
-			uses[i].Reads = append(uses[i].Reads, p.flowing(r))
-		}
-		for _, r := range u.writes {
-			uses[i].Writes = append(uses[i].Writes, p.flowing(r))
-		}
-	}
 	registers := 3 * max(p.k.Preds, len(p.k.Regs64), len(p.k.Regs32))
-	if at := flow.Unset(p.k, uses, registers); at >= 0 {
+	if at := flow.Unset(p.k, p.uses, registers); at >= 0 {
 		p.line = p.k.Code[at].Line
 		p.fail("a register is read that nothing has set before: %s", p.k.Code[at].Text)
 	}
-	if at, fault := flow.Products(p.k, uses, p.steps); fault != "" {
+	if at, fault := flow.Products(p.k, p.uses, p.steps); fault != "" {
 		p.line = p.k.Code[at].Line
 		p.fail("%s: %s", fault, p.k.Code[at].Text)
 	}
