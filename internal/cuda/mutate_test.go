@@ -77,6 +77,8 @@ var mutantTests = map[string]string{
 	"attend64.sm_80":       "TestStore|TestAttendNaN|TestAttend$/4x2x6|TestAttend$/7x1x40|TestAttend$/8x1x64",
 	"attend128.sm_80":      "TestStore|TestAttendNaN|TestAttend$/6x2x128|TestAttend$/16x1x80",
 	"attend256.sm_80":      "TestStore|TestAttendNaN|TestAttend$/2x1x200|TestAttendInvariance/2x1x200",
+	"conformance.sm_80":    "TestConformance$",
+	"conformance90.sm_90a": "TestConformance$",
 	"embed.sm_80":          "TestEmbed",
 	"experts.sm_80":        "TestExpertsPlan|TestExpertsCombine",
 	"experts_bf16.sm_80":   "TestExperts$/BF16|TestExperts$/F32|TestExperts$/F16|TestExpertsRandom/BF16|TestExpertsRandom/F16",
