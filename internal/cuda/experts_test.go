@@ -152,6 +152,11 @@ func TestExperts(t *testing.T) {
 		{tensor.MXFP4HF, 352, 32, 4, 2, swigluLimited},
 		{tensor.MXFP4, 64, 544, 3, 2, silu},
 		{tensor.BF16, 40, 20, 4, 2, swigluLimited},
+		// Sums in one chunk and in several, of the first matrix and of the second one.
+		{tensor.BF16, 520, 16, 3, 2, swigluLimited},
+		{tensor.BF16, 16, 520, 3, 2, swigluLimited},
+		{tensor.MXFP4HF, 544, 32, 3, 2, silu},
+		{tensor.Q8_0, 32, 544, 3, 2, silu},
 		{tensor.F32, 6, 12, 2, 1, silu},
 		{tensor.Q8_0, 1056, 64, 3, 2, swigluLimited},
 	} {
