@@ -175,7 +175,7 @@ func TestExperts(t *testing.T) {
 					}
 				}
 			}
-			for _, part := range [][2]int{{11, 1}, {0, 8}, {3, 15}, {60, 38}} {
+			for _, part := range [][2]int{{11, 1}, {20, 5}, {0, 8}, {3, 15}, {60, 38}} {
 				for i, row := range m.run(r, x, a, part[0], part[1]) {
 					sameBits(t, fmt.Sprintf("token %d of %d", i, part[1]), row, all[part[0]+i])
 				}
