@@ -253,10 +253,3 @@ func (m *Machine) accompany(c *context, done chan struct{}) {
 		}
 	}
 }
-
-// encodeTensor belongs to sm_90.
-func (m *Machine) encodeTensor(*driver.TensorBox) (t driver.TensorMap, err error) {
-	return t, m.in("EncodeTensor", "cuTensorMapEncodeTiled", func(c *context) error {
-		return failure(notSupported, "tensor maps need compute capability 9.0, the card has %d.%d", c.card.Major, c.card.Minor)
-	})
-}

@@ -21,6 +21,12 @@
 //   - Shared memory starts as 0xA5. Accesses of warps that no barrier orders, and of lanes that
 //     neither a barrier nor bar.warp.sync orders, are faults where one of them writes.
 //   - cp.async lands when its group is waited for; touching its target before is a fault.
+//   - Copies of boxes (cp.async.bulk.tensor) land when nothing else happens in the block, the last one
+//     first; what they bring may be touched by warps that have waited for their mbarrier's phase, and they
+//     may touch only what all others are done with. mbarriers need a barrier behind their making, fewer
+//     arrivals than they were told are a hang, more are faults.
+//   - wgmma is computed when its group is waited for. That its registers are left alone until then, and
+//     fenced before, is settled by ModuleLoad.
 //   - Collective instructions (shfl, vote, mma, ldmatrix, barriers) with lanes missing are faults.
 //   - Registers that no path has set, unknown opcodes, modifiers and directives are errors of
 //     ModuleLoad that name the line.
@@ -41,10 +47,11 @@
 //
 // # Limits
 //
-// PTX for sm_80 as nvcc makes it of kernels without calls; no textures, no device-side launches. cp.async
-// groups and barriers are those of whole warps. Where blocks or cards do talk, the
-// order of memory is that of the interleaving which is executed: missing fences may go unnoticed.
-// Host threads are told apart on Linux only, and only where there is more than one card.
+// PTX for sm_80 and sm_90a as nvcc makes it of kernels without calls; no textures, no device-side
+// launches, no clusters of several blocks. cp.async groups and barriers are those of whole warps. Where
+// blocks or cards do talk, the order of memory is that of the interleaving which is executed: missing
+// fences may go unnoticed. Host threads are told apart on Linux only, and only where there is more
+// than one card.
 package emu
 
 import (

@@ -19,7 +19,6 @@ type Block struct {
 	Params  []byte
 	Shared  []byte
 	Count   Count
-	Extra   any // what further kinds of instructions keep for a block; nil when one begins
 
 	warps   []*Warp
 	cells   []cell
@@ -28,6 +27,7 @@ type Block struct {
 	checks  bool
 	shift   int // of a place in shared memory to its cell
 	limit   int64
+	async   *async // nil: nothing of it yet
 	stamp   uint64 // launch and block; 0 where blocks may see each other's work
 	watches []*Watch
 }
@@ -119,13 +119,13 @@ func newBlock(g *Grid, threads int) *Block {
 	b := &Block{Kernel: k, Device: g.Device, Threads: threads, Shared: make([]byte, shared), checks: !g.Device.Unchecked, shift: bits.TrailingZeros(uint(k.Grain))}
 	if b.checks {
 		b.cells = make([]cell, (shared+k.Grain-1)/k.Grain)
-		if k.Named {
+		if k.Named || k.Async {
 			b.reads = make([]uint32, len(b.cells)*warps)
 		}
 	}
 	for i := range warps {
 		b.warps = append(b.warps, &Warp{ID: i, Block: b, R: make([]Lanes32, len(k.Regs32)), D: make([]Lanes64, len(k.Regs64)), P: make([]uint32, k.Preds),
-			found: make([]*Alloc, k.Sites), know: make([]uint32, warps), local: make([]byte, 32*k.Local), lset: make([]byte, 32*k.Local)})
+			found: make([]*Alloc, k.Sites), know: make([]uint32, k.parties(warps)), local: make([]byte, 32*k.Local), lset: make([]byte, 32*k.Local)})
 	}
 	return b
 }
@@ -146,7 +146,7 @@ func (b *Block) exec(index int64, stamp uint64) (failed *Fault) {
 	clear(b.cells)
 	clear(b.reads)
 	b.bars = [16]named{}
-	b.Extra = nil
+	b.async = nil
 	Fill(b.Shared, PoisonByte) // what nobody wrote is not zero
 	for _, w := range b.warps {
 		w.reset()
@@ -180,7 +180,7 @@ func (b *Block) turns() {
 		case left == 0:
 			b.end()
 			return
-		case b.meet():
+		case b.meet(), b.land(idle):
 			idle = 0
 		case waiting == left:
 			b.stuck()
@@ -196,6 +196,7 @@ func (b *Block) turns() {
 
 // end checks what a block leaves behind.
 func (b *Block) end() {
+	b.endAsync()
 	for _, w := range b.warps {
 		if len(w.copies) > 0 {
 			w.inst = nil

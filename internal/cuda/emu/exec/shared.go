@@ -16,6 +16,7 @@ type cell struct {
 	wlane, rlane uint8  // several: more than one
 	flight       bool   // an asynchronous copy is on its way
 	atomic       bool   // the last write was an atomic one
+	barrier      bool   // with flight: an mbarrier is here instead
 }
 
 const several = 255
@@ -56,6 +57,8 @@ func (w *Warp) SharedRead(lane int, at uint64, n int) []byte {
 func (w *Warp) checkRead(lane, at int, c *cell) {
 	me := uint8(w.ID + 1)
 	switch {
+	case c.barrier:
+		w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: an mbarrier is there", at)
 	case c.flight:
 		w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: an asynchronous copy to it is not waited for", at)
 	case c.writer == 0:
@@ -65,7 +68,7 @@ func (w *Warp) checkRead(lane, at int, c *cell) {
 			w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: lane %d wrote it, without a barrier in between", at, c.wlane)
 		}
 	case c.wrote > w.know[c.writer-1]:
-		w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: warp %d wrote it, without a barrier in between", at, c.writer-1)
+		w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: %s wrote it, without a barrier in between", at, w.Block.author(c.writer))
 	}
 }
 
@@ -74,6 +77,7 @@ func (w *Warp) noteRead(lane, index int) {
 	c, me := &w.Block.cells[index], uint8(w.ID+1)
 	if w.Block.reads != nil {
 		w.Block.reads[index*len(w.Block.warps)+w.ID] = w.own
+		w.touches(lane)
 	}
 	switch {
 	case c.reader == me:
@@ -105,12 +109,17 @@ func (w *Warp) SharedWrite(lane int, at uint64, n int) []byte {
 func (w *Warp) noteWrite(lane, index int) {
 	c := &w.Block.cells[index]
 	c.wrote, c.writer, c.wlane, c.wsync, c.atomic = w.own, uint8(w.ID+1), uint8(lane), w.Syncs, false
+	if w.Block.reads != nil {
+		w.touches(lane)
+	}
 }
 
 // checkWrite ends the launch where a write of a cell may race.
 func (w *Warp) checkWrite(lane, at, index int) {
 	c, me := &w.Block.cells[index], uint8(w.ID+1)
 	switch {
+	case c.barrier:
+		w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: an mbarrier is there", at)
 	case c.flight:
 		w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: an asynchronous copy to it is on its way", at)
 	case c.writer == me:
@@ -118,7 +127,7 @@ func (w *Warp) checkWrite(lane, at, index int) {
 			w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: lane %d wrote it, without a barrier in between", at, c.wlane)
 		}
 	case c.writer != 0 && c.wrote > w.know[c.writer-1]:
-		w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: warp %d wrote it, without a barrier in between", at, c.writer-1)
+		w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: %s wrote it, without a barrier in between", at, w.Block.author(c.writer))
 	}
 	switch {
 	case c.reader == me:
@@ -158,7 +167,7 @@ func (w *Warp) Arrive(id, wanted int, wait bool) {
 	bar := &b.bars[id]
 	if bar.wanted == 0 {
 		bar.wanted = wanted
-		bar.know = append(bar.know[:0], make([]uint32, len(b.warps))...)
+		bar.know = append(bar.know[:0], make([]uint32, len(w.know))...)
 	}
 	if bar.wanted != wanted {
 		w.Fail(LaunchFailed, "barrier %d of %d threads: others came for %d", id, wanted, bar.wanted)

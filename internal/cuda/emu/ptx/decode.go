@@ -18,7 +18,8 @@ func init() {
 		"setp": (*parser).setp, "set": (*parser).set, "isspacep": (*parser).isspacep, "testp": (*parser).testp,
 		"ld": (*parser).ld, "ldu": (*parser).ld, "st": (*parser).st, "atom": (*parser).atom, "red": (*parser).atom,
 		"prefetch": (*parser).nothing, "prefetchu": (*parser).nothing, "applypriority": (*parser).nothing,
-		"cp": (*parser).cp, "ldmatrix": (*parser).ldmatrix, "mma": (*parser).mma,
+		"cp": (*parser).cp, "mbarrier": (*parser).mbarrier, "wgmma": (*parser).wgmma, "setmaxnreg": (*parser).setmaxnreg, "elect": (*parser).elect,
+		"griddepcontrol": (*parser).griddepcontrol, "ldmatrix": (*parser).ldmatrix, "mma": (*parser).mma,
 		"shfl": (*parser).shfl, "vote": (*parser).vote, "match": (*parser).match, "activemask": (*parser).activemask, "redux": (*parser).redux,
 
 		"add": (*parser).arithmetic, "sub": (*parser).arithmetic, "mul": (*parser).arithmetic, "mad": (*parser).arithmetic, "fma": (*parser).arithmetic,
@@ -251,7 +252,15 @@ func first(m uint32) int {
 
 // fence orders memory; accesses are done in order here.
 func (p *parser) fence() {
-	for _, mod := range []string{"sc", "acq_rel", "cta", "gpu", "gl", "sys"} {
+	switch p.one("proxy", "mbarrier_init") {
+	case "proxy":
+		p.proxyFence()
+		return
+	case "mbarrier_init":
+		p.initFence()
+		return
+	}
+	for _, mod := range []string{"sc", "acq_rel", "cta", "cluster", "gpu", "gl", "sys"} {
 		p.has(mod)
 	}
 	p.in.Kind = exec.Effect

@@ -223,7 +223,9 @@ var floatOps = []op{
 		return to16("f16", least(float64(arith.FromF16(uint32(a))), float64(arith.FromF16(uint32(b)))))
 	}},
 	{"sub.rz.f32 $o, $a, $b", "ww>w", func(a, b, _ uint64) uint64 { return toZero(f32(a), 1, -f32(b)) }},
-	{"mul.rz.f32 $o, $a, $b", "ww>w", func(a, b, _ uint64) uint64 { return toZero(f32(a), f32(b), float32(math.Copysign(0, float64(f32(a)*f32(b))))) }},
+	{"mul.rz.f32 $o, $a, $b", "ww>w", func(a, b, _ uint64) uint64 {
+		return toZero(f32(a), f32(b), float32(math.Copysign(0, float64(f32(a)*f32(b)))))
+	}},
 	{"fma.rn.ftz.f32 $o, $a, $b, $c", "www>w", func(a, b, c uint64) uint64 {
 		return r32(flushed(f32(fma32(flushed(f32(a)), flushed(f32(b)), flushed(f32(c)), false))))
 	}},

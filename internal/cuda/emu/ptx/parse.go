@@ -15,6 +15,7 @@ import (
 
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
+	"ossian/internal/cuda/emu/flow"
 )
 
 var le = binary.LittleEndian
@@ -26,6 +27,8 @@ type Module struct {
 	Kernels   map[string]*exec.Kernel
 	Variables []Variable
 	places    []place
+
+	dynamicAlign int // of dynamic shared memory
 }
 
 // A Variable is memory that a module brings along.
@@ -67,9 +70,6 @@ type reg struct {
 	n    int
 }
 
-// A use is what an instruction reads and writes.
-type use struct{ reads, writes []reg }
-
 // A param is one parameter: its place among all.
 type param struct{ at, size int }
 
@@ -97,14 +97,15 @@ type parser struct {
 
 	k      *exec.Kernel
 	params map[string]param
-	uses   []use // of the instructions of k
+	uses   []flow.Use        // of the instructions of k
+	steps  map[int]flow.Step // what instructions mean to products by warpgroups, by their index
 	scopes []*scope
 	tables map[string][]string // .branchtargets
 	fixes  []fix
 	consts map[constant]int // made registers
 
 	in   *exec.Inst // being decoded
-	use  use        // of it
+	use  flow.Use   // of it
 	op   string     // its first word, the others are
 	mods []string
 	args []string
@@ -280,7 +281,7 @@ func (p *parser) target(s string) {
 func (p *parser) entry(name string) {
 	p.k = &exec.Kernel{Name: name, Grain: 16}
 	p.scopes, p.fixes, p.uses, p.consts, p.params = nil, nil, nil, map[constant]int{}, map[string]param{}
-	p.symbols, p.tables = map[string]symbol{}, map[string][]string{}
+	p.symbols, p.tables, p.steps = map[string]symbol{}, map[string][]string{}, map[int]flow.Step{}
 	for name, s := range p.outer {
 		p.symbols[name] = s
 	}
@@ -296,8 +297,19 @@ func (p *parser) entry(name string) {
 	p.body()
 	p.link()
 	p.placeDynamic()
-	if err := scan(p.k, p.uses); err != nil {
-		panic(*err)
+	p.followRegisters()
+}
+
+// followRegisters ends the reading of a kernel that uses registers wrongly on one of its paths.
+func (p *parser) followRegisters() {
+	registers := 3 * max(p.k.Preds, len(p.k.Regs64), len(p.k.Regs32))
+	if at := flow.Unset(p.k, p.uses, registers); at >= 0 {
+		p.line = p.k.Code[at].Line
+		p.fail("a register is read that nothing has set before: %s", p.k.Code[at].Text)
+	}
+	if at, fault := flow.Products(p.k, p.uses, p.steps); fault != "" {
+		p.line = p.k.Code[at].Line
+		p.fail("%s: %s", fault, p.k.Code[at].Text)
 	}
 }
 
@@ -383,6 +395,7 @@ func (p *parser) variable(words []string, init string, into map[string]symbol) {
 	switch {
 	case indexOf(words, ".shared") >= 0 && indexOf(words, ".extern") >= 0:
 		into[name] = symbol{space: "shared", dynamic: true}
+		p.mod.dynamicAlign = max(p.mod.dynamicAlign, align)
 	case indexOf(words, ".shared") >= 0 && len(p.scopes) == 0:
 		into[name] = symbol{space: "shared", bytes: bytes, align: align}
 	case indexOf(words, ".shared") >= 0:
@@ -552,7 +565,7 @@ func (p *parser) link() {
 // placeDynamic puts dynamic shared memory behind the static one, whose size is known only now.
 func (p *parser) placeDynamic() {
 	p.k.Shared = roundUp(p.k.Shared, 16)
-	start := roundUp(p.k.Shared, 128)
+	start := roundUp(p.k.Shared, max(p.mod.dynamicAlign, 128))
 	for key, n := range p.consts {
 		if !key.dynamic {
 			continue
