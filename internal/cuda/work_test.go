@@ -247,7 +247,7 @@ func TestWorkSample(t *testing.T) {
 			logits = append(logits, normal(rng, vocab, 3))
 		}
 		r.start(batch)
-		counted := r.counted(func() { r.feed(logits, rows) })
+		counted := r.rig.counted(func() { r.feed(logits, rows) })
 		r.finish(expect(batch, logits, nil))
 		r.collect(func(i int) string { return fmt.Sprint(i) })
 		for _, w := range cost.Sample(vocab, rows, temperature > 0) {

@@ -28,41 +28,39 @@ func (e *Experts) tile(tokens int) int {
 	return 128
 }
 
-// exact returns the cover of experts with so many tokens each.
+// exact returns the cover of experts with so many tokens each, and how many of them have any.
 func exact(counts []int, tile int) (c cover, used float64) {
-	var tiles []int
 	for _, n := range counts {
-		if n > 0 {
-			used++
-		}
-		for ; n > 0; n -= tile {
-			tiles = append(tiles, min(n, tile))
-		}
+		c.add(cut(n, tile), 1)
+		used += float64(min(n, 1))
 	}
-	return covered(tiles...), used
+	return c, used
 }
 
-// expected returns the cover to be expected of experts that have so many tokens on average: numbers
-// of tokens are taken as Poisson's, and as even where they are many.
-func expected(means Assigned, tile int) (c cover, used float64) {
+// manyTokens is from how many tokens of an expert on their number counts as certain.
+const manyTokens = 100
+
+// expected returns the cover to be expected of experts that have so many of the step's tokens on
+// average, each token choosing an expert with the same chance.
+func expected(means Assigned, tokens, tile int) (c cover, used float64) {
 	for _, mean := range means {
-		if mean <= 0 {
-			continue
-		}
-		c.tokens += mean
-		if mean > 100 {
+		p := math.Min(mean/float64(tokens), 1)
+		if mean > manyTokens && p < 1 {
+			part := func(size float64) float64 { return mean/size + 0.5 - 0.5/size }
+			c.add(cover{part(float64(tile)), mean, part(2), part(4), part(8)}, 1)
 			used++
-			add := func(size float64) float64 { return mean/size + 0.5 - 0.5/size }
-			c.tiles += add(float64(tile))
-			c.pairs, c.fours, c.eights = c.pairs+add(2), c.fours+add(4), c.eights+add(8)
 			continue
 		}
-		chance := math.Exp(-mean)
+		if p == 1 {
+			c.add(cut(tokens, tile), 1)
+			used++
+			continue
+		}
+		chance := math.Pow(1-p, float64(tokens)) // of n tokens
 		used += 1 - chance
-		for n := 1; n < 300; n++ {
-			chance *= mean / float64(n)
-			one := cut(n, tile)
-			c.tiles, c.pairs, c.fours, c.eights = c.tiles+chance*one.tiles, c.pairs+chance*one.pairs, c.fours+chance*one.fours, c.eights+chance*one.eights
+		for n := 1; n <= tokens && float64(n) < mean+8*math.Sqrt(mean)+8; n++ {
+			chance *= p / (1 - p) * float64(tokens-n+1) / float64(n)
+			c.add(cut(n, tile), chance)
 		}
 	}
 	return c, used
@@ -83,7 +81,7 @@ func (e *Experts) Works(tokens int, means Assigned) []Work {
 		return all
 	}
 	tile := e.tile(tokens)
-	cover, used := expected(means, tile)
+	cover, used := expected(means, tokens, tile)
 	return e.works(tokens, tile, cover, used)
 }
 

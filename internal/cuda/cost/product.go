@@ -50,25 +50,19 @@ func (m *Matrix) chunks() int {
 // tokens are begun in them.
 type cover struct{ tiles, tokens, pairs, fours, eights float64 }
 
-// covered returns the cover of tiles with so many tokens each.
-func covered(counts ...int) (c cover) {
-	for _, n := range counts {
-		c.tiles++
-		c.tokens += float64(n)
-		c.pairs += math.Ceil(float64(n) / 2)
-		c.fours += math.Ceil(float64(n) / 4)
-		c.eights += math.Ceil(float64(n) / 8)
-	}
-	return c
+// add adds other times as often as it is there.
+func (c *cover) add(other cover, times float64) {
+	c.tiles += times * other.tiles
+	c.tokens += times * other.tokens
+	c.pairs += times * other.pairs
+	c.fours += times * other.fours
+	c.eights += times * other.eights
 }
 
-// cut returns the cover of n tokens in tiles of a size.
+// cut returns the cover of n tokens in tiles of a size, which is a multiple of 8.
 func cut(n, size int) cover {
-	var counts []int
-	for ; n > 0; n -= size {
-		counts = append(counts, min(n, size))
-	}
-	return covered(counts...)
+	parts := func(n, size int) float64 { return float64((n + size - 1) / size) }
+	return cover{tiles: parts(n, size), tokens: float64(n), pairs: parts(n, 2), fours: parts(n, 4), eights: parts(n, 8)}
 }
 
 // decodeCode are the instructions of product_decode: of a warp of any block, of one with weights, of a

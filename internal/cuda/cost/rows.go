@@ -111,13 +111,13 @@ func Sample(vocab, rows int, drawn bool) []Work {
 	for ; rows > 0; rows -= atOnce {
 		n := float64(min(rows, atOnce))
 		tiles := n * math.Ceil(float64(vocab)/sampleTile)
-		pass := func(kernel string, instructions float64) Work {
+		pass := func(kernel string, instructions, wavefronts, lookups float64) Work {
 			return Work{Kernel: kernel, Blocks: tiles, Threads: 256, Registers: registersOf[kernel], SharedBytes: 600, Warp: tiles * instructions,
-				Sectors: n * float64(vocab) / 8, Shared: tiles * 40, Memory: n * 4 * float64(vocab), Trips: 4}
+				Sectors: n*float64(vocab)/8 + tiles*lookups, Shared: tiles * wavefronts, Memory: n * 4 * float64(vocab), Trips: 4}
 		}
-		all = append(all, pass("sample_peak", 2600))
-		if drawn {
-			all = append(all, pass("sample_draw", 6000))
+		all = append(all, pass("sample_peak", 1268, 15, 4))
+		if drawn { // weights look powers of two up, and neighbours of a thread are not a warp's
+			all = append(all, pass("sample_draw", 9270, 700, 1130))
 		}
 		all = append(all, Work{Kernel: "sample_finish", Blocks: n, Threads: 256, Registers: registersOf["sample_finish"], Warp: n * 100, Sectors: n * 20, Memory: n * 300, Trips: 3})
 	}
