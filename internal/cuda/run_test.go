@@ -76,7 +76,7 @@ func TestPicks(t *testing.T) {
 	}()
 	rng := rand.New(rand.NewPCG(3, 9))
 	one := func(of ...float32) float32 { return of[rng.IntN(len(of))] }
-	for range soak.Cases(t, 4, 20) { // a thousand draws for a release
+	for range soak.Cases(t, 20, 200) { // a thousand draws
 		batch := &runner.Batch{}
 		for slot := range rows {
 			length := 1 + rng.IntN(4)
@@ -108,6 +108,47 @@ func TestPicks(t *testing.T) {
 			if got := result.Tokens[i][0]; got != want {
 				t.Errorf("row %d: id %d, sample.Pick takes %d: %+v, mask %x", i, got, want, *row.Params, row.Mask)
 			}
+		}
+	}
+}
+
+// After Preload no step has the driver compile anything, whatever is in it.
+func TestPreload(t *testing.T) {
+	for _, family := range modeltest.Families() {
+		s, params := modeltest.Tiny(family, small()[family])
+		lim := smallLimits(s, 1)
+		lim.MaxTokens = 160
+		device := open(t, s, lim, Config{KV: tensor.F8_E4M3})
+		decoder, err := model.NewDecoder(s, params, device, lim, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := device.Preload(); err != nil {
+			t.Fatal(err)
+		}
+		loaded := device.machine.Counters().Calls["ModuleLoad"]
+		table := make([]runner.BlockID, 40)
+		for i := range table {
+			table[i] = runner.BlockID(i)
+		}
+		windows, _ := s.Groups()
+		start := 0
+		for _, length := range []int{1, 20, 140, 130, 1} { // each tile of products, and splits of keys
+			row := runner.Row{Start: start, Len: length, Sample: true, Tables: slices.Repeat([][]runner.BlockID{table}, len(windows)),
+				Params: &sample.Params{Temperature: 1, TopK: 9, TopP: 0.8, RepetitionPenalty: 2, Logprobs: true, TopLogprobs: 3}}
+			if err := decoder.Launch(&runner.Batch{Tokens: make([]int32, length), Rows: []runner.Row{row}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := decoder.Collect(); err != nil {
+				t.Fatal(err)
+			}
+			start += length
+		}
+		if now := device.machine.Counters().Calls["ModuleLoad"]; now != loaded || loaded < 5 {
+			t.Errorf("%s: %d modules are loaded after Preload, %d before", family, now, loaded)
+		}
+		if err := decoder.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -195,6 +195,9 @@ func (g *gpu) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Limits
 	if err != nil {
 		return nil, Choice{}, fmt.Errorf("loading %s: %w", checkpoint.Path, err)
 	}
+	if err := dev.Preload(); err != nil {
+		return nil, Choice{}, err
+	}
 	open = true
 	return decoder, Choice{line: g.line()}, nil
 }
