@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"os"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -93,4 +94,13 @@ func download[T any](r *rig, at driver.Ptr, count int) []T {
 	r.must(r.drv.CopyToHost(data, at))
 	digest(r.t, data)
 	return values
+}
+
+// counters are what the emulator has counted. A test that wants them is over on a real card.
+func (r *rig) counters() emu.Counters {
+	r.t.Helper()
+	if os.Getenv("OSSIAN_CARD") == "cuda" {
+		r.t.Skip("a real card counts nothing")
+	}
+	return r.machine.Counters()
 }

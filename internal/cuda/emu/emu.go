@@ -13,9 +13,11 @@
 //
 // # Checks
 //
-//   - Global memory has a byte of shadow for each byte: absent, allocated, written. Reading what
+//   - Global memory has a byte of shadow for each byte: written or not. Reading what
 //     nobody wrote, leaving an allocation (256 bytes behind each belong to nobody), using freed
 //     memory and misaligned addresses are faults.
+//   - What one block wrote may not be read by another one of the same launch, but for kernels with
+//     atomics or ordered accesses. Every second launch begins with the last block.
 //   - Shared memory starts as 0xA5. Accesses of warps that no barrier orders, and of lanes that
 //     neither a barrier nor bar.warp.sync orders, are faults where one of them writes.
 //   - cp.async lands when its group is waited for; touching its target before is a fault.
@@ -40,9 +42,9 @@
 // # Limits
 //
 // PTX for sm_80 as nvcc makes it of kernels without calls; no textures, no device-side launches. cp.async
-// groups and barriers are those of whole warps. Races are looked for in shared memory only. The order of memory is that of the interleaving which is executed: missing fences between blocks or
-// cards may go unnoticed. Host threads are told apart on Linux only, and only where there is more
-// than one card.
+// groups and barriers are those of whole warps. Where blocks or cards do talk, the
+// order of memory is that of the interleaving which is executed: missing fences may go unnoticed.
+// Host threads are told apart on Linux only, and only where there is more than one card.
 package emu
 
 import (

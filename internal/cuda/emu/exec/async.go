@@ -56,9 +56,7 @@ func (w *Warp) Depart(c AsyncCopy) {
 // copySource returns the bytes that a copy takes.
 func (w *Warp) copySource(c *AsyncCopy) []byte {
 	a, off := w.global(c.Site, c.Lane, c.Src, c.Bytes, "asynchronous copy")
-	if unset := a.Unset(off, uint64(c.Take)); unset < uint64(c.Take) {
-		w.FailLane(LaunchFailed, c.Lane, "asynchronous copy of line %d, %d bytes at %#x: nobody has written byte %d of them", c.Line, c.Take, c.Src, unset)
-	}
+	w.readable(a, off, uint64(c.Take), c.Lane, describe("asynchronous copy of line %d,", c.Line))
 	return a.Data[off : off+uint64(c.Take)]
 }
 

@@ -28,6 +28,7 @@ type Block struct {
 	checks  bool
 	shift   int // of a place in shared memory to its cell
 	limit   int64
+	stamp   uint64 // launch and block; 0 where blocks may see each other's work
 	watches []*Watch
 }
 
@@ -42,10 +43,13 @@ type Grid struct {
 }
 
 // Run executes all blocks. The result does not depend on how many are executed at a time: kernels
-// whose blocks may see each other's work (atomics, volatile accesses) run one block after another.
+// whose blocks may see each other's work (atomics, volatile accesses) run one block after another,
+// the blocks of others may not read what another one wrote. Every second launch begins with the last
+// block, since no order is promised.
 func (g *Grid) Run() (count Count, failed *Fault) {
 	total := int64(g.Blocks[0]) * int64(g.Blocks[1]) * int64(g.Blocks[2])
 	workers := min(g.Device.workers(), total)
+	launch := g.Device.Memory.launches.Add(1)
 	if g.Kernel.Serial {
 		workers = 1
 	}
@@ -63,7 +67,15 @@ func (g *Grid) Run() (count Count, failed *Fault) {
 			if stop {
 				break
 			}
-			if f := b.exec(i); f != nil {
+			index, stamp := i, launch<<32|uint64(i+1)
+			switch {
+			case g.Kernel.Serial:
+				stamp = 0
+			case launch%2 == 0:
+				index = total - 1 - i
+				stamp = launch<<32 | uint64(index+1)
+			}
+			if f := b.exec(index, stamp); f != nil {
 				mu.Lock()
 				if i < first {
 					first, failed = i, f
@@ -119,7 +131,7 @@ func newBlock(g *Grid, threads int) *Block {
 }
 
 // exec runs the block of an index.
-func (b *Block) exec(index int64) (failed *Fault) {
+func (b *Block) exec(index int64, stamp uint64) (failed *Fault) {
 	defer func() {
 		if r := recover(); r != nil {
 			f, ok := r.(Fault)
@@ -129,7 +141,7 @@ func (b *Block) exec(index int64) (failed *Fault) {
 			failed = &f
 		}
 	}()
-	b.Index = index
+	b.Index, b.stamp = index, stamp
 	b.At = [3]uint32{uint32(index % int64(b.Grid[0])), uint32(index / int64(b.Grid[0]) % int64(b.Grid[1])), uint32(index / int64(b.Grid[0]) / int64(b.Grid[1]))}
 	clear(b.cells)
 	clear(b.reads)

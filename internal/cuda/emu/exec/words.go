@@ -3,16 +3,21 @@ package exec
 // This file is the most frequent accesses without a call per lane: whole words to and from registers
 // of 32 bits. Whatever is not plainly right goes the ordinary way, which says what is wrong.
 
-// LoadWords loads a register per word from global memory for the lanes of m.
-func (w *Warp) LoadWords(site int, a *Address, m uint32, regs []int) {
+// LoadWords loads a register per word from global memory for the lanes of m. constant says that the
+// launch writes nothing of it.
+func (w *Warp) LoadWords(site int, a *Address, m uint32, regs []int, constant bool) {
 	n := uint64(4 * len(regs))
 	for lane := range 32 {
 		if m>>lane&1 == 0 {
 			continue
 		}
 		at := a.Of(w, lane)
-		b := w.words(site, at, n)
-		if b == nil {
+		b := w.words(site, at, n, constant)
+		switch {
+		case b != nil:
+		case constant:
+			b = w.GlobalReadConst(site, lane, at, int(n))
+		default:
 			b = w.GlobalRead(site, lane, at, int(n))
 		}
 		for i, r := range regs {
@@ -22,7 +27,7 @@ func (w *Warp) LoadWords(site int, a *Address, m uint32, regs []int) {
 }
 
 // words returns n bytes of the allocation that was touched last, if all is well with them.
-func (w *Warp) words(site int, at, n uint64) []byte {
+func (w *Warp) words(site int, at, n uint64, constant bool) []byte {
 	found := w.found[site]
 	if found == nil {
 		return nil
@@ -44,6 +49,9 @@ func (w *Warp) words(site int, at, n uint64) []byte {
 		if le.Uint64(shadow) != allWritten || le.Uint64(shadow[8:]) != allWritten {
 			return nil
 		}
+	}
+	if w.Block.foreign(found, off, n, constant) != 0 {
+		return nil
 	}
 	return found.Data[off : off+n]
 }

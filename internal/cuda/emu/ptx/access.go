@@ -16,11 +16,12 @@ type access struct {
 	regs  []reg // elements
 	total int   // bytes
 	site  int
+	fixed bool // .nc: the launch does not write what is read
 	sign  bool // elements shorter than their registers are widened with their sign
 }
 
 // cacheHints are modifiers that change no result.
-var cacheHints = []string{"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first",
+var cacheHints = []string{"ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first",
 	"L1::evict_last", "L1::no_allocate", "L2::evict_first", "L2::evict_last", "L2::evict_normal", "L2::64B", "L2::128B", "L2::256B"}
 
 // access takes what ld and st have in common.
@@ -32,6 +33,7 @@ func (p *parser) access(where string) *access {
 	if a.space == "" && p.one("shared::cta") != "" {
 		a.space = "shared"
 	}
+	a.fixed = p.has("nc")
 	for _, hint := range cacheHints {
 		p.has(hint)
 	}
@@ -146,7 +148,7 @@ func (a *access) wholeWords() (regs []int) {
 func (p *parser) loadWords(a *access, regs []int) {
 	p.in.Run = func(w *exec.Warp, m uint32) {
 		w.Traffic(&a.Address, a.total, m)
-		w.LoadWords(a.site, &a.Address, m, regs)
+		w.LoadWords(a.site, &a.Address, m, regs, a.fixed)
 	}
 	if a.space == "shared" {
 		p.in.Run = func(w *exec.Warp, m uint32) {
@@ -190,6 +192,9 @@ func (a *access) fetcher() func(w *exec.Warp, lane int, at uint64) []byte {
 	total, site := a.total, a.site
 	switch a.space {
 	case "global", "const":
+		if a.fixed {
+			return func(w *exec.Warp, lane int, at uint64) []byte { return w.GlobalReadConst(site, lane, at, total) }
+		}
 		return func(w *exec.Warp, lane int, at uint64) []byte { return w.GlobalRead(site, lane, at, total) }
 	case "shared":
 		return func(w *exec.Warp, lane int, at uint64) []byte { return w.SharedRead(lane, at, total) }
