@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,60 @@ func TestPicks(t *testing.T) {
 				t.Errorf("row %d: id %d, sample.Pick takes %d: %+v, mask %x", i, got, want, *row.Params, row.Mask)
 			}
 		}
+	}
+}
+
+// Any goroutine may use a device, on any thread, beside a device on another card.
+func TestThreads(t *testing.T) {
+	machine := emu.New(emu.Card{}, emu.Card{}) // of which the emulator tells threads apart
+	s, params := modeltest.Tiny("qwen3", small()["qwen3"])
+	lim := smallLimits(s, 2)
+	var decoders [2]runner.Runner
+	// elsewhere runs f on a thread that no other call of it had.
+	elsewhere := func(f func() error) {
+		t.Helper()
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread() // and never unlock it: the thread ends with the goroutine
+			done <- f()
+		}()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for card := range decoders {
+		var device *Device
+		elsewhere(func() (err error) {
+			device, err = New(s, lim, Config{Driver: machine.Driver(), Ordinal: card})
+			return err
+		})
+		elsewhere(func() (err error) {
+			decoders[card], err = model.NewDecoder(s, params, device, lim, nil)
+			return err
+		})
+	}
+	var ids [2][]int32
+	for start := range 3 {
+		for card, decoder := range decoders {
+			batch := &runner.Batch{Tokens: []int32{int32(7 * start)}, Rows: []runner.Row{{Start: start, Len: 1, Sample: true, Params: &sample.Params{}, Tables: [][]runner.BlockID{{3}}}}}
+			elsewhere(func() error { return decoder.Launch(batch) })
+			elsewhere(func() error {
+				result, err := decoder.Collect()
+				if err == nil {
+					ids[card] = append(ids[card], result.Tokens[0]...)
+				}
+				return err
+			})
+		}
+	}
+	if !slices.Equal(ids[0], ids[1]) || len(ids[0]) != 3 {
+		t.Errorf("ids %v on one card, %v on the other", ids[0], ids[1])
+	}
+	for _, decoder := range decoders {
+		elsewhere(decoder.Close)
+	}
+	if err := machine.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
