@@ -22,6 +22,7 @@ vet:
 	$(GO) vet ./... $(TOOLS)
 	$(GO) test $(TOOLS)
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./...
+	CGO_ENABLED=0 $(GO) vet -tags cuda ./internal/cuda/... ./internal/self ./cmd/ossian
 
 lint:
 	$(GO) run $(STATICCHECK) ./... $(TOOLS)
@@ -37,16 +38,20 @@ purego:
 	$(GO) test -timeout 30m -short -tags purego ./internal/cpu/... ./internal/e2e/...
 	$(GO) test -timeout 30m -short -tags purego -run '^Test(Run|Chat|Talk|Serve)' ./cmd/ossian ./internal/command/run ./internal/command/serve ./internal/load
 
-# One static file everywhere; the ELF header of the one for Linux names no loader.
+# One static file everywhere; the ELF header of the one for Linux names no loader. With the tag
+# cuda it is the form that calls NVIDIA's driver, which has to name one.
 cross:
 	CGO_ENABLED=0 $(GO) build -o bin/ossian ./cmd/ossian
 	@! grep -aq 'ld-linux' bin/ossian || { echo "bin/ossian is not static"; exit 1; }
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build ./...
+	CGO_ENABLED=0 $(GO) build -tags cuda -o bin/ossian-cuda ./cmd/ossian
+	@grep -aq 'ld-linux' bin/ossian-cuda || { echo "bin/ossian-cuda names no loader"; exit 1; }
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) build -tags cuda ./cmd/... ./internal/cuda/...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=windows $(GO) build ./...
 
-# What a release consists of, in bin/release: programs for each platform, reproducible
-# (the first is built twice and compared), notices, a bill of materials, checksums.
+# What a release consists of, in bin/release: programs for each platform, those for Linux with
+# both forms, reproducible (the first is built twice and compared), notices, a bill of materials, checksums.
 .PHONY: release vuln
 release:
 	$(GO) run ./_tools/release -check

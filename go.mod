@@ -7,6 +7,7 @@ require (
 	charm.land/bubbletea/v2 v2.0.9
 	codeberg.org/go-fonts/liberation v0.5.0
 	github.com/charmbracelet/ultraviolet v0.0.0-20260811164956-006e29f97886
+	github.com/ebitengine/purego v0.11.3
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3

@@ -61,10 +61,13 @@ var imports = map[string][]string{
 	"cuda":                 {"cuda/driver", "cuda/kernels", "model", "runner", "sample", "tensor"},
 	"cuda/cost":            {"lab/predict/machine"},
 	"cuda/driver":          {},
+	"cuda/driver/libcuda":  {"cuda/driver"},
+	"self":                 {"cuda/driver/libcuda"},
 	"cuda/emu":             {"cuda/driver", "cuda/emu/exec", "cuda/emu/ptx"},
 	"cuda/emu/arith":       {},
 	"cuda/emu/exec":        {},
-	"cuda/emu/ptx":         {"cuda/emu/arith", "cuda/emu/exec"},
+	"cuda/emu/flow":        {"cuda/emu/exec"},
+	"cuda/emu/ptx":         {"cuda/emu/arith", "cuda/emu/exec", "cuda/emu/flow"},
 	"cuda/kernels":         {},
 	"cpu":                  {"cpu/kern", "model", "packed", "runner", "tensor", "sample"},
 	"ckpt":                 {"model", "tensor", "token"},
@@ -125,20 +128,20 @@ var imports = map[string][]string{
 	"lab/size":              {"bench/sweep", "lab/predict", "lab/predict/machine", "lab/race", "plan"},
 
 	"terminal":            {},
-	"load":                {"chat", "ckpt", "cpu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
+	"load":                {"chat", "ckpt", "cpu", "cuda", "cuda/driver/libcuda", "cuda/emu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
 	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "lab/predict", "lab/predict/local", "lab/size", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
-	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token", "bench/jsonstyle"},
+	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "self", "terminal", "tiny", "token", "bench/jsonstyle"},
 	"command/check":       {"bench", "bench/client", "bench/report", "ckpt", "command", "lab/check", "lab/engines", "lab/predict", "lab/predict/machine", "load", "plan", "terminal", "tiny"},
 	"command/inspect":     {"ckpt", "command", "load", "model", "plan", "terminal"},
-	"command/lab":         {"bench/report", "bench/sweep", "command", "lab", "lab/engines", "lab/forecast", "lab/ledger", "lab/measure", "lab/planfile", "lab/predict", "lab/predict/calibrate", "lab/predict/local", "lab/predict/machine", "lab/report", "lab/simulate", "lab/size", "lab/verify", "load", "plan", "terminal", "tiny"},
+	"command/lab":         {"bench/report", "bench/sweep", "command", "lab", "lab/engines", "lab/forecast", "lab/ledger", "lab/measure", "lab/planfile", "lab/predict", "lab/predict/calibrate", "lab/predict/local", "lab/predict/machine", "lab/report", "lab/simulate", "lab/size", "lab/verify", "load", "plan", "self", "terminal", "tiny"},
 	"command/pull":        {"ckpt", "command", "hub", "load", "terminal"},
 	"command/perplexity":  {"command", "load", "plan", "runner", "terminal"},
 	"command/synth":       {"command", "synth", "terminal"},
 	"command/store":       {"command", "store", "terminal"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "self"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
@@ -146,7 +149,7 @@ var commands = []string{"cmd/ossian", "command", "command/bench", "command/check
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal"},
+	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/text":                    {"token"},
 	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "lab/predict/local", "lab/race", "stat"},
@@ -161,6 +164,7 @@ var thirdParty = map[string][]string{
 	"charm.land/bubbles/v2":                {"terminal"},
 	"golang.org/x/term":                    {"terminal"},
 	"github.com/charmbracelet/ultraviolet": {"terminal"},
+	"github.com/ebitengine/purego":         {"cuda/driver/libcuda"}, // with the build tag cuda
 }
 
 // pure packages decide; they do no input or output, take no locks, and get time

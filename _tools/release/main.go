@@ -4,6 +4,9 @@
 //
 //	go run ./_tools/release [-out bin/release] [-targets linux/amd64,darwin/arm64] [-check]
 //
+// A program for Linux has two forms, one behind the other (internal/self): the static one, which
+// runs everywhere, and the one that can call NVIDIA's driver.
+//
 // The programs are reproducible: built with -trimpath and without cgo they hold no path of
 // the machine, so that the same commit gives the same bytes everywhere. With -check the first
 // one is built a second time, from another clone with an empty build cache, and compared.
@@ -12,6 +15,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"encoding/hex"
 	"flag"
 	"fmt"
@@ -20,6 +24,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"ossian/internal/self"
 )
 
 // platforms are what a release has unless -targets says otherwise.
@@ -41,13 +47,22 @@ func release(out string, targets []string, check bool) error {
 	if err := os.MkdirAll(out, 0o777); err != nil {
 		return err
 	}
-	var programs []string
+	var programs, forms []string
+	temporary, err := os.MkdirTemp("", "ossian-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temporary)
 	for _, target := range targets {
 		program := filepath.Join(out, programName(target))
-		if err := build(".", program, target); err != nil {
+		second := filepath.Join(temporary, programName(target))
+		if err := build(".", program, second, target); err != nil {
 			return err
 		}
-		programs = append(programs, program)
+		programs, forms = append(programs, program), append(forms, program)
+		if twoForms(target) {
+			forms = append(forms, second)
+		}
 	}
 	if check {
 		if err := buildAgain(programs[0], targets[0]); err != nil {
@@ -55,7 +70,7 @@ func release(out string, targets []string, check bool) error {
 		}
 		fmt.Println(programs[0], "is the same, built in another place")
 	}
-	linked, err := modulesOf(programs)
+	linked, err := modulesOf(forms)
 	if err != nil {
 		return err
 	}
@@ -87,8 +102,64 @@ func programName(target string) string {
 	return name
 }
 
-// build compiles the command of the tree in dir for a platform, as every release is built.
-func build(dir, program, target string, env ...string) error {
+// twoForms reports whether the program for a platform has a second form, which can call NVIDIA's
+// driver. For Windows every program can, for macOS there is no driver.
+func twoForms(target string) bool { return target == "linux/amd64" || target == "linux/arm64" }
+
+// build makes the program for a platform from the tree in dir, as every release is built: with
+// its second form where it has one, which is left in the file second too.
+func build(dir, program, second, target string, env ...string) error {
+	if err := compile(dir, program, target, "", env...); err != nil || !twoForms(target) {
+		return err
+	}
+	if err := compile(dir, second, target, "cuda", env...); err != nil {
+		return err
+	}
+	static, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	dynamic, err := os.ReadFile(second)
+	if err != nil {
+		return err
+	}
+	version, err := sameVersion(program, second)
+	if err != nil {
+		return err
+	}
+	tail, err := self.Attach(static, dynamic, version)
+	if err != nil {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	file, err := os.OpenFile(program, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := file.Write(tail); err != nil {
+		file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+// sameVersion returns what two forms of one build say of their version.
+func sameVersion(first, second string) (string, error) {
+	var versions [2]string
+	for i, path := range []string{first, second} {
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		versions[i] = self.Version(info)
+	}
+	if versions[0] != versions[1] {
+		return "", fmt.Errorf("the forms are of two versions, %s and %s: the tree changed while it was built", versions[0], versions[1])
+	}
+	return versions[0], nil
+}
+
+// compile compiles the command of the tree in dir for a platform, with a build tag.
+func compile(dir, program, target, tag string, env ...string) error {
 	system, processor, ok := strings.Cut(target, "/")
 	if !ok {
 		return fmt.Errorf("platform %q: GOOS/GOARCH expected, as in linux/amd64", target)
@@ -97,9 +168,9 @@ func build(dir, program, target string, env ...string) error {
 	if err != nil {
 		return err
 	}
-	// -trimpath: no paths of this machine. -s -w would save 12 MB, and cost names in
-	// the profiles that users send.
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "./cmd/ossian")
+	// -trimpath: no paths of this machine. -s -w: no tables for debuggers, 12 MB; profiles and
+	// traces have their names from another one, which stays.
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags="+tag, "-o", path, "./cmd/ossian")
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+processor), env...)
 	cmd.Stderr = os.Stderr
@@ -124,14 +195,14 @@ func buildAgain(program, target string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	clone, second := filepath.Join(dir, "clone"), filepath.Join(dir, "program")
+	clone, again := filepath.Join(dir, "clone"), filepath.Join(dir, "program")
 	if text, err := exec.Command("git", "clone", "--quiet", ".", clone).CombinedOutput(); err != nil {
 		return fmt.Errorf("git clone: %w: %s", err, text)
 	}
-	if err := build(clone, second, target, "GOCACHE="+filepath.Join(dir, "cache")); err != nil {
+	if err := build(clone, again, filepath.Join(dir, "second"), target, "GOCACHE="+filepath.Join(dir, "cache")); err != nil {
 		return err
 	}
-	return sameBytes(program, second)
+	return sameBytes(program, again)
 }
 
 // sameBytes returns an error that says where two files begin to differ.

@@ -17,9 +17,13 @@ import (
 	"ossian/internal/command/serve"
 	"ossian/internal/command/store"
 	"ossian/internal/command/synth"
+	"ossian/internal/self"
 )
 
-func main() { os.Exit(command.Main(root())) }
+func main() {
+	self.Switch(self.Device(os.Args[1:], os.Getenv)) // first: it may start the program's other form in its place
+	os.Exit(command.Main(root()))
+}
 
 // root is the command tree. What bench measures in this process is what serve serves.
 func root() *cobra.Command {

@@ -24,7 +24,7 @@ import (
 // Settings are the values in force. Zero means automatic where a comment says so.
 type Settings struct {
 	Model       string   // name or path; "" = the default model
-	Device      string   // auto, cpu, sim:MACHINE
+	Device      string   // auto, cpu, cuda, cuda:N, sim:MACHINE
 	ServedNames []string // names that requests may use; nil = the model's own
 	Template    string   // file or text of a chat template; "" = the model's own
 

@@ -115,7 +115,7 @@ func engineRows() []row {
 				}
 				return nil
 			}},
-		{name: "gpu-memory-utilization", kind: float, def: one("0"), max: 1, help: "share of the available memory to plan with; 0 = 0.9", why: "0.9: a tenth stays for others",
+		{name: "gpu-memory-utilization", kind: float, def: one("0"), max: 1, help: "share of the available memory to plan with; 0 = 0.9, on a card all but 1 GiB", why: "0.9: a tenth stays for others; of a card, all but 1 GiB",
 			note: "the memory plan may take this share of what is available at the start",
 			set:  func(s *Settings, p parsed) error { s.MemoryShare = p.f; return nil }},
 		{name: "enable-prefix-caching", kind: boolean, def: one("true"), help: "keep the KV of prompts that begin alike", why: "same tokens either way, less to compute",
@@ -123,7 +123,7 @@ func engineRows() []row {
 		{name: "async-scheduling", kind: boolean, def: one("true"), help: "plan the next step while one runs, where the device can", why: "same tokens either way",
 			note: "the next step is planned while one runs, where the device can; same tokens either way",
 			set:  func(s *Settings, p parsed) error { s.Overlap = p.b; return nil }},
-		{name: "device", def: one("auto"), help: "what computes: auto or cpu, the processors; sim:MACHINE plays one that need not be there, for tests: its tokens are noise", why: "the only kind that this build has",
+		{name: "device", def: one("auto"), help: "what computes: cpu; cuda or cuda:N, a card of NVIDIA's; auto, a card if it suits the model, else cpu; sim:MACHINE plays a machine, for tests: its tokens are noise", why: "a card if there is one with room for the model and kernels for its types",
 			set: func(s *Settings, p parsed) error { s.Device = p.text; return nil }},
 		{name: "activation-bits", kind: integer, def: one("0"), max: 16, help: "8 or 16 bits for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16; 16 also keeps float32 where BF16 weights would meet BF16", why: "8 for weights quantised in the checkpoint where rows are long, else 16",
 			set: func(s *Settings, p parsed) error {

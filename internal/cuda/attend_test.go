@@ -317,6 +317,36 @@ func TestAttendInvariance(t *testing.T) {
 	}
 }
 
+// TestAttendLong: splits of a long sequence give the same bits joined in registers and through memory,
+// and are right.
+func TestAttendLong(t *testing.T) {
+	for _, c := range []attendCase{
+		{headShape: headShape{6, 2, 64, 32}, sinks: true},
+		{headShape: headShape{2, 1, 20, 64}, window: 1100},
+		{headShape: headShape{3, 1, 96, 16}, codes: true},
+	} {
+		const length = 1590
+		seqs := []attendSeq{c.newSeq(rand.New(rand.NewPCG(14, 1)), length)}
+		var want [][]uint16
+		for i := range 2 {
+			b := newAttendBench(newRig(t), c, seqs, 1)
+			if i == 1 {
+				b.scratch = 0
+			}
+			var got [][]uint16
+			for _, at := range []int{1279, 1281, 1411, length - 3} { // 5, 6 and 7 splits
+				b.skip(attendSpan{0, at - b.done[0]})
+				got = append(got, b.step(attendSpan{0, 1})...)
+				b.expect(&seqs[0], at, got[len(got)-1])
+			}
+			if i == 1 && !slices.EqualFunc(got, want, slices.Equal) {
+				t.Errorf("%v: splits joined in registers and through memory differ", &c)
+			}
+			want = got
+		}
+	}
+}
+
 func sum(x []int) (total int) {
 	for _, v := range x {
 		total += v
@@ -363,7 +393,8 @@ func TestAttendNaN(t *testing.T) {
 func TestStore(t *testing.T) {
 	const tokens = 40
 	for _, c := range []attendCase{{headShape: headShape{2, 2, 6, 8}}, {headShape: headShape{3, 3, 40, 16}, codes: true},
-		{headShape: headShape{5, 5, 128, 16}, codes: true}, {headShape: headShape{1, 1, 256, 5}}} {
+		{headShape: headShape{5, 5, 128, 16}, codes: true}, {headShape: headShape{1, 1, 256, 5}}, {headShape: headShape{2, 2, 192, 7}},
+		{headShape: headShape{2, 2, 192, 16}, codes: true}, {headShape: headShape{1, 1, 250, 64}, codes: true}} {
 		rng := rand.New(rand.NewPCG(11, 1))
 		seq := c.newSeq(rng, tokens)
 		for i := range seq.k { // from subnormal numbers to the largest
@@ -372,6 +403,10 @@ func TestStore(t *testing.T) {
 		clear(seq.v[:c.dim])
 		if c.codes {
 			seq.v[c.dim] = -math.MaxFloat32
+			for i := range c.dim { // halfway between two codes
+				tie := float32(math.Ldexp(1+(float64(i%8)+0.5)/8, -i/8%12))
+				seq.k[2*c.dim+i], seq.v[2*c.dim+i] = tie, -tie
+			}
 		}
 		b := newAttendBench(newRig(t), c, []attendSeq{seq}, 1)
 		b.skip(attendSpan{0, tokens})

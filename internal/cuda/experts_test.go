@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/soak"
 	"ossian/internal/tensor"
 )
 
@@ -147,7 +149,7 @@ func TestExperts(t *testing.T) {
 		hidden, inner, experts, topK int
 		activation                   int32
 	}{
-		{tensor.MXFP4HF, 96, 32, 4, 2, swigluLimited},
+		{tensor.MXFP4HF, 352, 32, 4, 2, swigluLimited},
 		{tensor.MXFP4, 64, 544, 3, 2, silu},
 		{tensor.BF16, 40, 20, 4, 2, swigluLimited},
 		{tensor.F32, 6, 12, 2, 1, silu},
@@ -200,6 +202,134 @@ func TestExpertScratch(t *testing.T) {
 			for tokens := 1; tokens <= min(most, expertPiece); tokens++ {
 				if need := a.space(tokens).bytes; need > bytes {
 					t.Fatalf("%d experts, %d of %d tokens need %d bytes, there are %d", experts, tokens, most, need, bytes)
+				}
+			}
+		}
+	}
+}
+
+// TestExpertsRandom compares experts of random sizes with float64, and tokens alone with all.
+func TestExpertsRandom(t *testing.T) {
+	rng := rand.New(rand.NewPCG(27, 28))
+	for range soak.Cases(t, 3, 100) {
+		dtype := packTypes[rng.IntN(len(packTypes))]
+		hidden, inner, experts := 32*(1+rng.IntN(8)), 32*(1+rng.IntN(5)), 2+rng.IntN(20)
+		topK, tokens := 1+rng.IntN(min(experts-1, 5)), 1+rng.IntN(60)
+		t.Run(fmt.Sprintf("%v/%dx%d/%d of %d/%d", dtype, hidden, inner, topK, experts, tokens), func(t *testing.T) {
+			r := newRig(t)
+			m := newMixture(r, rng, dtype, hidden, inner, experts, int32(rng.IntN(2)))
+			x := newActivations(r, normals(rng, tokens*hidden, 1), hidden)
+			a := newAssigned(rng, tokens, experts, topK)
+			all := m.run(r, x, a, 0, tokens)
+			for range 2 {
+				token := rng.IntN(tokens)
+				want, tolerance := m.want(x.rows[token], a.ids[token*topK:][:topK], a.weights[token*topK:][:topK])
+				for i, v := range all[token] {
+					if !(math.Abs(float64(v)-want[i]) <= tolerance[i]) {
+						t.Fatalf("token %d, element %d: %v, want %v within %v", token, i, v, want[i], tolerance[i])
+					}
+				}
+				sameBits(t, fmt.Sprint("token ", token), m.run(r, x, a, token, 1)[0], all[token])
+			}
+		})
+	}
+}
+
+// TestExpertsTraffic holds that weights of chosen experts are read once, those of others not at all.
+func TestExpertsTraffic(t *testing.T) {
+	rng := rand.New(rand.NewPCG(29, 30))
+	for _, dtype := range []tensor.DType{tensor.MXFP4HF, tensor.BF16, tensor.Q8_0} {
+		t.Run(fmt.Sprint(dtype), func(t *testing.T) {
+			r := newRig(t)
+			m := newMixture(r, rng, dtype, 128, 64, 8, swigluLimited)
+			x := newActivations(r, normals(rng, 6*m.hidden, 1), m.hidden)
+			a := newAssigned(rng, 6, m.experts, 2)
+			bytes := func(w *matrix) int { return w.groups() * w.units() * w.format.unitBytes } // of an expert
+			r.machine.Watch("up", m.up.data, uint64(m.experts*bytes(m.up)))
+			r.machine.Watch("down", m.down.data, uint64(m.experts*bytes(m.down)))
+			m.run(r, x, a, 0, 6)
+			chosen := map[float32]bool{}
+			for _, id := range a.ids {
+				chosen[id] = true
+			}
+			counters := r.counters()
+			for name, w := range map[string]*matrix{"up": m.up, "down": m.down} {
+				if got, want := counters.Watched[name].Sectors, len(chosen)*bytes(w)/32; got < int64(want) || float64(got) > 1.05*float64(want) {
+					t.Errorf("%s: %d sectors were read, %d experts have %d", name, got, len(chosen), want)
+				}
+			}
+			for kernel, count := range counters.Kernels {
+				if float64(count.Conflicts) > 0.05*float64(count.Shared) {
+					t.Errorf("%s: %d of %d wavefronts in shared memory are of bank conflicts", kernel, count.Conflicts, count.Shared)
+				}
+			}
+		})
+	}
+}
+
+// TestExpertsPlan compares the order of assignments and the tiles with the definition: more experts than
+// lanes, more assignments than a warp takes at a time, experts that have none or all.
+func TestExpertsPlan(t *testing.T) {
+	rng := rand.New(rand.NewPCG(31, 32))
+	for _, test := range []struct{ tokens, experts, topK, tile int }{
+		{1, 1, 1, 8}, {3, 5, 2, 8}, {8, 4, 1, 8}, {9, 4, 4, 16}, {700, 70, 5, 32}, {1300, 3, 2, 128}, {256, 257, 4, 8}, {2048, 33, 1, 128},
+	} {
+		t.Run(fmt.Sprintf("%d of %d for %d, tiles of %d", test.topK, test.experts, test.tokens, test.tile), func(t *testing.T) {
+			r := newRig(t)
+			const stride = 64
+			assignments := test.tokens * test.topK
+			most := assignments/test.tile + min(test.experts, assignments) + 3
+			ids, chosen := make([]float32, test.tokens*stride), make([][]int32, test.experts)
+			for token := range test.tokens {
+				for k, expert := range rng.Perm(test.experts)[:test.topK] {
+					if test.topK == 1 {
+						expert = min(expert, 2) // one of them has almost all
+					}
+					ids[token*stride+k] = float32(expert)
+					chosen[expert] = append(chosen[expert], int32(token*test.topK+k))
+				}
+			}
+			order, tiles := r.alloc(4*assignments), r.alloc(16*most)
+			launch(r.q, "experts_plan", driver.Dim3{X: uint32(test.experts), Y: 1, Z: 1}, 256, uint32(4*test.experts), &planArgs{ids: upload(r, ids),
+				order: order, tiles: tiles, stride: stride, tokens: int32(test.tokens), topK: int32(test.topK), tile: int32(test.tile), numTiles: int32(most)})
+			var wantOrder, wantTiles []int32
+			for expert, places := range chosen {
+				for first := 0; first < len(places); first += test.tile {
+					wantTiles = append(wantTiles, int32(expert), int32(len(wantOrder)+first), int32(min(test.tile, len(places)-first)), 0)
+				}
+				wantOrder = append(wantOrder, places...)
+			}
+			wantTiles = append(wantTiles, make([]int32, 4*most-len(wantTiles))...)
+			if got := download[int32](r, order, assignments); !slices.Equal(got, wantOrder) {
+				t.Errorf("order %v, want %v", got, wantOrder)
+			}
+			if got := download[int32](r, tiles, 4*most); !slices.Equal(got, wantTiles) {
+				t.Errorf("tiles %v, want %v", got, wantTiles)
+			}
+		})
+	}
+}
+
+// TestExpertsCombine adds up to more experts than the compiler has unrolled.
+func TestExpertsCombine(t *testing.T) {
+	rng := rand.New(rand.NewPCG(33, 34))
+	for _, topK := range []int{1, 2, 4, 5, 8, 11} {
+		r := newRig(t)
+		const tokens, width, stride = 2, 700, 704
+		planes, weights := normals(rng, tokens*topK*stride, 1), normals(rng, tokens*64, 1)
+		dst := r.alloc(4 * tokens * stride)
+		launch(r.q, "experts_combine", driver.Dim3{X: tokens, Y: 2, Z: 1}, 128, 0, &combineArgs{dst: dst, planes: upload(r, planes), weights: upload(r, weights),
+			dstStride: stride, planeStride: stride, weightStride: 64, width: width, topK: int32(topK)})
+		r.must(r.drv.SetAsync(dst+4*width, 0, 4*(stride-width), r.q.stream))
+		r.must(r.drv.SetAsync(dst+4*(stride+width), 0, 4*(stride-width), r.q.stream))
+		for token, row := range rowsOf(download[float32](r, dst, tokens*stride), width, stride) {
+			for i, got := range row {
+				want := weights[token*64] * planes[token*topK*stride+i]
+				for k := 1; k < topK; k++ { // exact in float64 but for its last bit, then rounded
+					want = float32(math.FMA(float64(weights[token*64+k]), float64(planes[(token*topK+k)*stride+i]), float64(want)))
+				}
+				if math.Abs(float64(got-want)) > 1e-6*float64(topK) {
+					t.Fatalf("%d experts, token %d, column %d: %v, want %v", topK, token, i, got, want)
 				}
 			}
 		}

@@ -17,11 +17,19 @@ type queue struct {
 	modules   map[string]driver.Module   // by name of the source
 	functions map[string]driver.Function // by name of the kernel
 	shared    map[driver.Function]uint32 // dynamic shared memory that was asked for, above what every kernel may have
+	blocking  bool                       // waits for every kernel, so that an error names the one at fault
 	err       error
 }
 
 func newQueue(drv *driver.Driver, stream driver.Stream) *queue {
 	return &queue{drv: drv, stream: stream, modules: map[string]driver.Module{}, functions: map[string]driver.Function{}, shared: map[driver.Function]uint32{}}
+}
+
+// fail keeps the first error.
+func (q *queue) fail(err error) {
+	if q.err == nil {
+		q.err = err
+	}
 }
 
 // launch runs a kernel with the arguments args, a struct of fixed-size fields that is laid out as
@@ -40,6 +48,9 @@ func launch[A any](q *queue, kernel string, grid driver.Dim3, threads, shared ui
 	if err == nil {
 		err = q.drv.Launch(&driver.Launch{Function: function, Grid: grid, Block: driver.Dim3{X: threads, Y: 1, Z: 1}, Shared: shared,
 			Stream: q.stream, Params: unsafe.Slice((*byte)(unsafe.Pointer(args)), unsafe.Sizeof(*args))})
+	}
+	if err == nil && q.blocking {
+		err = q.drv.StreamSync(q.stream)
 	}
 	if err != nil {
 		q.err = fmt.Errorf("kernel %s: %w", kernel, err)

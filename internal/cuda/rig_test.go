@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"os"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -20,8 +22,16 @@ type rig struct {
 // with the test, after which the emulator is asked what was left behind.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	machine := emu.New(emu.Card{})
-	r := &rig{t: t, machine: machine, drv: machine.Driver()}
+	return newRigOn(t, emu.Card{})
+}
+
+// newRigOn is newRig for another card.
+func newRigOn(t *testing.T, card emu.Card) *rig {
+	t.Helper()
+	runtime.LockOSThread() // a context is current for a thread
+	t.Cleanup(runtime.UnlockOSThread)
+	machine, drv := testCard(t, card)
+	r := &rig{t: t, machine: machine, drv: drv}
 	r.must(r.drv.Init())
 	device, err := r.drv.DeviceGet(0)
 	r.must(err)
@@ -31,7 +41,7 @@ func newRig(t *testing.T) *rig {
 	stream, err := r.drv.StreamCreate()
 	r.must(err)
 	r.q = newQueue(r.drv, stream)
-	t.Cleanup(func() { // runs last, as it was registered first
+	t.Cleanup(func() { // runs behind all of the test's own, as it was registered first
 		r.must(r.q.close())
 		r.must(r.drv.StreamDestroy(stream))
 		r.must(r.drv.ContextRelease(device))
@@ -82,5 +92,15 @@ func download[T any](r *rig, at driver.Ptr, count int) []T {
 	values := make([]T, count)
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), count*int(unsafe.Sizeof(*new(T))))
 	r.must(r.drv.CopyToHost(data, at))
+	digest(r.t, data)
 	return values
+}
+
+// counters are what the emulator has counted. A test that wants them is over on a real card.
+func (r *rig) counters() emu.Counters {
+	r.t.Helper()
+	if os.Getenv("OSSIAN_CARD") == "cuda" {
+		r.t.Skip("a real card counts nothing")
+	}
+	return r.machine.Counters()
 }

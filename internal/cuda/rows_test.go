@@ -148,6 +148,34 @@ func TestAddNorm(t *testing.T) {
 	}
 }
 
+// TestAddNormEach looks at the sum of squares by rows that have one element each that is not zero: in
+// a sum of thousands one that is missing would not show.
+func TestAddNormEach(t *testing.T) {
+	const width, rows = 13333, 64
+	r := newRig(t)
+	x, weight := make([]float32, rows*width), make([]float32, width)
+	for i := range weight {
+		weight[i] = 1
+	}
+	at := func(row int) int { return (row*2741 + row*row) % width }
+	for row := range rows {
+		x[row*width+at(row)] = float32(row + 1)
+	}
+	for _, add := range []bool{false, true} {
+		dst, sum, delta := r.alloc(rows*rowStride(width)*2), r.uploadRows(x, width), driver.Ptr(0)
+		if add {
+			delta = r.uploadRows(x, width)
+		}
+		r.q.addNorm(dst, sum, delta, upload(r, weight), width, rows, 0)
+		got := r.halfRows(dst, rows, width)
+		for row := range rows {
+			want := make([]float64, width)
+			want[at(row)] = math.Sqrt(width)
+			within(t, fmt.Sprintf("row %d, add %v", row, add), got[row*width:][:width], want, halfError, 0)
+		}
+	}
+}
+
 // TestAddNormBatch checks that the bits of a row do not depend on others.
 func TestAddNormBatch(t *testing.T) {
 	const width, rows = 2880, 5

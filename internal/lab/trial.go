@@ -152,7 +152,7 @@ func (c *chapter) predicted(wanted shot) map[string]ledger.Interval {
 
 // measure has the server of a shot and puts the load on it.
 func (c *chapter) measure(ctx context.Context, wanted shot, id string) (ledger.Trial, error) {
-	limit, bounded := c.left()
+	limit, _ := c.left()
 	start, err := c.serve(ctx, wanted.setting, limit)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // the start was interrupted: so is the trial, which has begun
 		return ledger.Trial{State: ledger.StateCut, Reason: reasonInterrupted}, nil
@@ -169,7 +169,8 @@ func (c *chapter) measure(ctx context.Context, wanted shot, id string) (ledger.T
 		}
 		return ledger.Trial{State: ledger.StateFailed, Reason: start.Reason, Start: c.startID, Seconds: start.Seconds}, nil
 	}
-	if limit, bounded = c.leftServing(serverOf(wanted.setting, c.model)); bounded && limit == 0 { // its start took all
+	limit, bounded := c.leftServing(serverOf(wanted.setting, c.model))
+	if bounded && limit == 0 { // its start took all
 		return cutByBudget(ledger.Trial{Start: c.startID}, 0), nil
 	}
 	measured, err := c.server.Measure(ctx, Load{ID: id, Workload: wanted.workload, Model: c.model, Seed: c.seed(wanted), Share: wanted.share, Floor: wanted.floor, Cache: c.plan.Cache, Elapsed: c.spent, Limit: limit})

@@ -10,6 +10,7 @@ import (
 
 	"ossian/internal/ckpt"
 	"ossian/internal/cpu"
+	"ossian/internal/cuda"
 	"ossian/internal/model"
 	"ossian/internal/plan"
 	"ossian/internal/runner"
@@ -18,30 +19,67 @@ import (
 )
 
 // A Device is what computes a model, and how it is to do that. All that depends on the kind
-// of device is in this file and in simulated.go: there are the CPU, and machines that are
-// only played.
+// of device is in this file, in cards.go and in simulated.go: there are the CPU, cards, and
+// machines that are only played.
 type Device struct {
 	cfg       cpu.Config
-	simulated *simulated // nil: the CPU
+	simulated *simulated // nil: not one
+	gpu       *gpu       // nil: not one
 }
 
-// device returns the device that the options and OSSIAN_ISA ask for.
-func (o *Options) device() (Device, error) {
-	switch name := strings.ToLower(o.Device); {
-	case strings.HasPrefix(name, simulatedPrefix):
+// device returns the device that the options and OSSIAN_ISA ask for. Which one --device auto is
+// depends on the checkpoint; note is told where one that is there is not used.
+func (o *Options) device(checkpoint *ckpt.Model, note func(string)) (Device, error) {
+	name := strings.ToLower(o.Device)
+	if err := o.checkPacked(); err != nil {
+		return Device{}, err
+	}
+	if strings.HasPrefix(name, simulatedPrefix) {
 		played, err := parseSimulated(o.Device)
 		return Device{simulated: played}, err
-	case name != "" && name != "auto" && name != "cpu":
-		return Device{}, fmt.Errorf("--device %q: auto, cpu or sim:MACHINE expected; this build computes on processors", o.Device)
 	}
+	if ordinal, is, err := namesCard(name); is {
+		if err != nil {
+			return Device{}, err
+		}
+		opened, err := o.openCard(ordinal)
+		if err == nil {
+			err = cuda.Supports(checkpoint.Spec, checkpoint.Params)
+		}
+		if err != nil {
+			return Device{}, fmt.Errorf("--device %s: %w", name, err)
+		}
+		return Device{gpu: opened}, nil
+	}
+	switch name {
+	case emulated:
+		opened, err := o.openEmulated()
+		if err == nil {
+			err = cuda.Supports(checkpoint.Spec, checkpoint.Params)
+		}
+		return Device{gpu: opened}, err
+	case "", "auto":
+		opened, why := o.automatic(checkpoint)
+		if opened != nil {
+			return Device{gpu: opened}, nil
+		}
+		if why != "" {
+			note(why)
+		}
+	case "cpu":
+	default:
+		return Device{}, fmt.Errorf("--device %q: auto, cpu, cuda, cuda:N or sim:MACHINE expected", o.Device)
+	}
+	return o.processors()
+}
+
+// processors returns the CPU as the options and OSSIAN_ISA ask for it.
+func (o *Options) processors() (Device, error) {
 	cfg := cpu.Config{Threads: o.Threads, ISA: strings.ToLower(os.Getenv("OSSIAN_ISA")), Activations: o.Activations,
 		Weights: strings.ToLower(o.Weights), Exact: o.Exact}
 	if cfg.Threads == 0 { // Choose measures whether fewer are faster
 		counts := plan.ThisProcess().Counts()
 		cfg.Threads, cfg.Fewer = counts[0], counts[1:]
-	}
-	if err := o.checkPacked(); err != nil {
-		return Device{}, err
 	}
 	switch strings.ToLower(o.KV) {
 	case "auto", "bf16", "bfloat16":
@@ -80,6 +118,9 @@ func (d Device) Cost(checkpoint *ckpt.Model) plan.Cost {
 	if d.simulated != nil {
 		return nothing(checkpoint.Spec)
 	}
+	if d.gpu != nil {
+		return d.gpu.cost(checkpoint)
+	}
 	return func(lim model.Limits) (plan.Footprint, error) {
 		need, err := cpu.Footprint(checkpoint.Spec, lim, d.cfg, checkpoint.Params)
 		return plan.Footprint{Weights: need.Weights, Mapped: need.Mapped, KV: need.KV, Activations: need.Activations, Runtime: plan.RuntimeBytes(checkpoint.Spec)}, err
@@ -89,7 +130,49 @@ func (d Device) Cost(checkpoint *ckpt.Model) plan.Cost {
 // Kept returns the parameters with the types that the device keeps them in, which is
 // what a step reads. The tensors tell types and shapes only.
 func (d Device) Kept(checkpoint *ckpt.Model) (map[string]tensor.Tensor, error) {
+	if d.gpu != nil {
+		return cuda.Kept(checkpoint.Spec, checkpoint.Params)
+	}
 	return cpu.Kept(checkpoint.Spec, d.cfg, checkpoint.Params)
+}
+
+// Depth is how many steps the device has under way at most: a card computes one while the next is
+// planned.
+func (d Device) Depth() int {
+	if d.gpu != nil {
+		return 2
+	}
+	return 1
+}
+
+// Card returns the name of the card that computes, "" if none does.
+func (d Device) Card() string {
+	if d.gpu == nil {
+		return ""
+	}
+	return d.gpu.card.Name
+}
+
+// CardBandwidth returns how many bytes a second the memory of the card gives at most, by its clock
+// and bus; 0 = the card does not tell.
+func (d Device) CardBandwidth() float64 { return d.gpu.card.Bandwidth }
+
+// usualShare of the memory that is available at the start is what a server takes: it runs long,
+// its pools fill, and others need some.
+const usualShare = 0.9
+
+// Memory returns the bytes that a model may take with its device, 0 = unknown: a share of what is
+// available; 0 = what is usual, for processors all of it, with serving what a server takes.
+func (d Device) Memory(share float64, serving bool) int64 {
+	switch {
+	case d.gpu != nil:
+		return d.gpu.memory(share)
+	case share == 0 && serving:
+		share = usualShare
+	case share == 0:
+		share = 1
+	}
+	return int64(share * float64(plan.Available()))
 }
 
 // Bandwidth measures how many bytes of weights a second the device reads at most.
@@ -101,6 +184,9 @@ type PackedReport = cpu.PackedReport
 
 // Packed tells what a start would do about packed weights, and has d do it.
 func (d *Device) Packed(checkpoint *ckpt.Model) (r PackedReport) {
+	if d.gpu != nil {
+		return r
+	}
 	d.keepPacked(checkpoint, "auto", true, func(why string) { r.State = why })
 	return r.Complete(d.cfg.Packed, checkpoint.Beside("packed"))
 }
@@ -119,8 +205,8 @@ func RemovePacked(checkpoint *ckpt.Model, status io.Writer) error {
 // prepare.
 func (d *Device) keepPacked(checkpoint *ckpt.Model, setting string, mayMake bool, note func(string)) {
 	source, mode, err := checkpoint.Source()
-	if err != nil || d.simulated != nil {
-		return // the model inside the program, or no weights at all
+	if err != nil || d.simulated != nil || d.gpu != nil {
+		return // the model inside the program, no weights at all, or weights in a card's memory
 	}
 	at := cpu.Place{Prefix: checkpoint.Beside("packed"), Source: source, Mode: mode}
 	kept, why := cpu.KeepPacked(checkpoint.Spec, d.cfg, checkpoint.Params, at, setting, mayMake)
@@ -170,6 +256,9 @@ func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Lim
 	if d.simulated != nil {
 		return d.openSimulated(ctx, checkpoint, lim)
 	}
+	if d.gpu != nil {
+		return d.gpu.open(ctx, checkpoint, lim, show)
+	}
 	none := Choice{}
 	dev, err := cpu.New(checkpoint.Spec, lim, d.cfg)
 	if err != nil {
@@ -218,6 +307,9 @@ func BestInstructions() string { return cpu.BestISA() }
 // ActivationBits returns in how many bits activations meet the weights that a checkpoint has
 // quantised, and in how many they would if nobody had asked; 0 = none of its weights are.
 func (d Device) ActivationBits(checkpoint *ckpt.Model) (bits, automatic int) {
+	if d.gpu != nil {
+		return 16, 16
+	}
 	alone := d.cfg
 	alone.Activations, alone.Exact = 0, false
 	return d.cfg.ActivationBits(checkpoint.Spec, checkpoint.Params), alone.ActivationBits(checkpoint.Spec, checkpoint.Params)
@@ -235,4 +327,9 @@ func (d Device) Rounded(checkpoint *ckpt.Model) (bool, error) {
 }
 
 // KV returns the name of the type of cached keys and values.
-func (d Device) KV() string { return d.cfg.KV.String() }
+func (d Device) KV() string {
+	if d.gpu != nil {
+		return d.gpu.cfg.KV.String()
+	}
+	return d.cfg.KV.String()
+}

@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Threads, MaxLen, MaxTokens int
 	KV, Weights, Packed        string
-	Device                     string // "", auto, cpu, sim:MACHINE
+	Device                     string // "", auto, cpu, cuda, cuda:N, sim:MACHINE
 	NoVerify, Exact            bool
 	Activations                int
 
@@ -36,6 +36,7 @@ type Options struct {
 
 // Flags adds the flags to a command's.
 func (o *Options) Flags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Device, "device", "auto", "`DEVICE` that computes: cpu, cuda or cuda:N, one card of NVIDIA's; auto = a card if there is one that has room for the model, else cpu")
 	flags.IntVar(&o.Threads, "threads", 0, "compute with `N` threads; 0 = all, or fewer where large models are measured to be faster")
 	flags.IntVar(&o.MaxLen, "max-model-len", 0, "tokens of context; 0 = the checkpoint's, or as many as fit into memory")
 	flags.IntVar(&o.MaxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
@@ -69,7 +70,7 @@ type Loading struct {
 // Begin begins to load a checkpoint. What the options ask for and cannot be is an error;
 // note is told in a line what is done otherwise.
 func (o *Options) Begin(checkpoint *ckpt.Model, note func(string)) (*Loading, error) {
-	device, err := o.device()
+	device, err := o.device(checkpoint, note)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (o *Options) Runner(ctx context.Context, checkpoint *ckpt.Model, status io.
 	}
 	ask := model.Limits{MaxSeqs: max(o.Seqs, 1), MaxTokens: o.MaxTokens, MaxLen: o.MaxLen, Blocks: o.Blocks}
 	cost := loading.Cost() // with the room for later prompts, which the plan itself knows nothing of
-	planned, err := plan.Fit(checkpoint.Spec, ask, plan.Available(), func(lim model.Limits) (plan.Footprint, error) { return cost(o.roomy(lim)) })
+	planned, err := plan.Fit(checkpoint.Spec, ask, loading.device.Memory(0, false), func(lim model.Limits) (plan.Footprint, error) { return cost(o.roomy(lim)) })
 	if err != nil {
 		return nil, err
 	}

@@ -23,10 +23,10 @@ func TestSimulatedNames(t *testing.T) {
 		"sim:H200,time=-1":       "from 0 to",
 		"sim:H200,speed=3":       "unknown key",
 		"sim:H200,engine=tgi":    "no profile",
-		"cuda":                   "auto, cpu or sim:MACHINE",
+		"tpu":                    "auto, cpu, cuda, cuda:N or sim:MACHINE",
 	} {
 		options := Options{Device: name, KV: "auto"}
-		_, err := options.device()
+		_, err := options.device(nil, nil)
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)

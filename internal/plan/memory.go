@@ -16,6 +16,9 @@ const (
 
 // A Footprint is the memory of a device and what surrounds it, in bytes.
 type Footprint struct {
+	// Card names the card whose memory holds weights, keys and values, and activations: the only
+	// ones that Total counts, since the others are the host's. "" = the host's memory holds all.
+	Card        string
 	Weights     int64 // copied or repacked
 	Mapped      int64 // read where the file is mapped: page cache
 	KV          int64 // pools of keys and values
@@ -26,8 +29,11 @@ type Footprint struct {
 	Grammars    int64 // of a server: compiled forms of output, and the vocabulary as they see it
 }
 
-// Total returns the sum.
+// Total returns the sum of what has to fit into one memory.
 func (f Footprint) Total() int64 {
+	if f.Card != "" {
+		return f.Weights + f.KV + f.Activations
+	}
 	return f.Weights + f.Mapped + f.KV + f.Activations + f.Runtime + f.Connections + f.Replies + f.Grammars
 }
 
@@ -184,6 +190,11 @@ type FitError struct {
 
 // Error says what does not fit and, if anything would, what.
 func (e *FitError) Error() string {
+	if e.Need.Card != "" {
+		return fmt.Sprintf("model %s does not fit into the memory of %s: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s), %s are available%s",
+			e.Model, e.Need.Card, e.Asked.MaxLen, e.Asked.MaxSeqs, gb(e.Need.Total()), gb(e.Need.Weights), gb(e.Need.KV), gb(e.Need.Activations), gb(e.Available),
+			e.remedy("; free some of it, use a smaller or more quantised model, or --device cpu"))
+	}
 	clients := ""
 	if n := e.Need.Connections + e.Need.Replies + e.Need.Grammars; n > 0 {
 		clients = ", connections, replies and grammars " + gb(n)
@@ -191,15 +202,20 @@ func (e *FitError) Error() string {
 	text := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s%s), %s are available",
 		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, gb(e.Need.Total()), gb(e.Need.Weights+e.Need.Mapped), gb(e.Need.KV),
 		gb(e.Need.Activations), gb(e.Need.Runtime), clients, gb(e.Available))
+	return text + e.remedy("; free memory, raise the memory limit, or use a smaller or more quantised model")
+}
+
+// remedy says what would fit, and otherwise what else to do.
+func (e *FitError) remedy(otherwise string) string {
 	switch {
 	case e.MaxLen > 0 && e.MaxSeqs > 0:
-		return text + fmt.Sprintf("; what fits: --max-model-len %d, or --max-num-seqs %d", e.MaxLen, e.MaxSeqs)
+		return fmt.Sprintf("; what fits: --max-model-len %d, or --max-num-seqs %d", e.MaxLen, e.MaxSeqs)
 	case e.MaxLen > 0:
-		return text + fmt.Sprintf("; what fits: --max-model-len %d", e.MaxLen)
+		return fmt.Sprintf("; what fits: --max-model-len %d", e.MaxLen)
 	case e.MaxSeqs > 0:
-		return text + fmt.Sprintf("; what fits: --max-num-seqs %d", e.MaxSeqs)
+		return fmt.Sprintf("; what fits: --max-num-seqs %d", e.MaxSeqs)
 	}
-	return text + "; free memory, raise the memory limit, or use a smaller or more quantised model"
+	return otherwise
 }
 
 // gb writes bytes for people.

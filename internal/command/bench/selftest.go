@@ -21,6 +21,7 @@ import (
 	"ossian/internal/bench"
 	"ossian/internal/bench/scripted"
 	"ossian/internal/command"
+	"ossian/internal/self"
 )
 
 // A selfTest measures the client with a scripted server in a process of its own.
@@ -44,11 +45,11 @@ func selftestCommand() *cobra.Command {
 			"differs; also with the times at which the kernel had the bytes, where it tells them.",
 		Args: command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			self, err := os.Executable()
+			program, err := self.Path()
 			if err != nil {
 				return err
 			}
-			test.server = func(ctx context.Context, args ...string) *exec.Cmd { return exec.CommandContext(ctx, self, args...) }
+			test.server = func(ctx context.Context, args ...string) *exec.Cmd { return exec.CommandContext(ctx, program, args...) }
 			return test.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}

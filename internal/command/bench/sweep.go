@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"ossian/internal/bench/sweep"
 	"ossian/internal/command"
+	"ossian/internal/self"
 )
 
 // sweepCommand is ossian bench sweep.
@@ -98,8 +98,8 @@ func (o *serverOptions) server(cmd *cobra.Command, words []string, program func(
 
 // thisProgram makes the command of words; ossian is the program that runs.
 func thisProgram(words []string) *exec.Cmd {
-	if self, err := os.Executable(); err == nil && words[0] == "ossian" {
-		return exec.Command(self, words[1:]...)
+	if program, err := self.Path(); err == nil && words[0] == "ossian" {
+		return exec.Command(program, words[1:]...)
 	}
 	return exec.Command(words[0], words[1:]...)
 }

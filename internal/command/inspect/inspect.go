@@ -43,6 +43,7 @@ type options struct {
 	model   string // named by a flag in place of a word
 	threads int    // to plan for, 0 = all
 	weights string
+	device  string // "" = processors
 	ask     model.Limits
 }
 
@@ -75,6 +76,7 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 	flags.BoolVar(&o.removePacked, "remove-packed", false, "first remove the files of packed weights beside the model; --packed-weights of other commands says when they are made")
 	flags.IntVar(&o.threads, "threads", 0, "plan for `N` threads, 0 = all")
 	flags.StringVar(&o.weights, "cpu-weights", "auto", "plan for 16- and 32-bit weights as auto, bf16 or q8: see ossian run --help")
+	flags.StringVar(&o.device, "device", "cpu", "plan for `DEVICE`: cpu, cuda or cuda:N, one card of NVIDIA's, or auto: see ossian run --help")
 	flags.IntVar(&o.ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
 	flags.IntVar(&o.ask.MaxSeqs, "max-num-seqs", 0, "plan for `N` sequences at once, 0 = 1")
 	flags.StringVarP(&o.model, "model", "m", "", "MODEL")
@@ -107,7 +109,16 @@ func (o *options) run(cmd *cobra.Command, on machine) error {
 		}
 	}
 	threads := cmp.Or(o.threads, plan.ThisProcess().Threads)
-	report, err := inspect(cmd.Context(), checkpoint, o.ask, load.Planned(threads, o.weights), on)
+	device := load.Planned(threads, o.weights)
+	if o.device != "cpu" {
+		asked := load.Options{Device: o.device, Threads: o.threads, KV: "auto", Weights: o.weights, Packed: "auto", MaxLen: o.ask.MaxLen, Seqs: o.ask.MaxSeqs}
+		loading, err := asked.Begin(checkpoint, load.NoteTo(cmd.ErrOrStderr()))
+		if err != nil {
+			return err
+		}
+		device = loading.Device()
+	}
+	report, err := inspect(cmd.Context(), checkpoint, o.ask, device, on)
 	if err != nil {
 		return err
 	}
@@ -165,31 +176,43 @@ func inspect(ctx context.Context, checkpoint *ckpt.Model, ask model.Limits, devi
 		}
 		report.Windows = append(report.Windows, windowLine{Window: windows[group], Layers: sharing, KV: bytes})
 	}
-	// What the device makes of them. The plan counts a packed form that a start would use.
-	report.Packed = device.Packed(checkpoint)
-	planned, err := plan.Fit(spec, ask, on.available(), on.cost(checkpoint, device))
+	return report, errors.Join(report.addDevice(ctx, checkpoint, ask, device, on), ctx.Err())
+}
+
+// addDevice fills in what a device makes of a checkpoint: memory and speed.
+func (r *inspection) addDevice(ctx context.Context, checkpoint *ckpt.Model, ask model.Limits, device load.Device, on machine) error {
+	// The plan counts a packed form that a start would use.
+	r.Packed = device.Packed(checkpoint)
+	available, cost := on.available(), on.cost(checkpoint, device)
+	if r.Card = device.Card(); r.Card != "" {
+		available, cost = device.Memory(0, false), device.Cost(checkpoint)
+	}
+	planned, err := plan.Fit(checkpoint.Spec, ask, available, cost)
 	var misfit *plan.FitError
 	switch {
 	case errors.As(err, &misfit):
-		report.PlanError = err.Error()
+		r.PlanError = err.Error()
 		planned = plan.Plan{Limits: misfit.Asked, Footprint: misfit.Need, Available: misfit.Available}
 	case err != nil:
-		return nil, err
+		return err
 	}
-	report.setPlan(planned)
-	if report.Bandwidth, err = on.bandwidth(ctx, device.Threads()); err != nil {
-		return nil, fmt.Errorf("measuring memory bandwidth: %w", err)
+	r.setPlan(planned)
+	if r.Card != "" {
+		r.Bandwidth = device.CardBandwidth()
+	} else if r.Bandwidth, err = on.bandwidth(ctx, device.Threads()); err != nil {
+		return fmt.Errorf("measuring memory bandwidth: %w", err)
 	}
 	// How fast: a token costs the weights as the device keeps them, not as the files do.
 	kept, err := device.Kept(checkpoint)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if count, err = plan.New(spec, kept); err != nil {
-		return nil, err
+	count, err := plan.New(checkpoint.Spec, kept)
+	if err != nil {
+		return err
 	}
-	report.setDecode(count)
-	return report, ctx.Err()
+	r.setDecode(count)
+	return nil
 }
 
 // setTemplate fills in where the chat template is from, and whether there is a chat with it.

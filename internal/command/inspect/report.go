@@ -50,7 +50,8 @@ type inspection struct {
 
 	Plan      planLine     `json:"plan"`
 	PlanError string       `json:"plan_error,omitempty"` // why there is no plan
-	Bandwidth float64      `json:"bandwidth"`            // bytes per second, measured
+	Card      string       `json:"card,omitempty"`       // whose memory is planned; "" = this machine's
+	Bandwidth float64      `json:"bandwidth"`            // bytes per second, measured; of a card what its clock and bus make
 	Decode    []decodeLine `json:"decode"`
 }
 
@@ -192,10 +193,14 @@ func (r *inspection) writeTables(out io.Writer) error {
 	fmt.Fprintln(table)
 	row("memory plan", "bytes")
 	row("weights, copied", "%s", terminal.FormatBytes(plan.Weights))
-	row("weights, where mapped", "%s", terminal.FormatBytes(plan.Mapped))
+	if r.Card == "" {
+		row("weights, where mapped", "%s", terminal.FormatBytes(plan.Mapped))
+	}
 	row("keys and values", "%s", terminal.FormatBytes(plan.KV))
 	row("activations", "%s", terminal.FormatBytes(plan.Activations))
-	row("runtime", "%s", terminal.FormatBytes(plan.Runtime))
+	if r.Card == "" {
+		row("runtime", "%s", terminal.FormatBytes(plan.Runtime))
+	}
 	row("all", "%s", terminal.FormatBytes(plan.Total))
 	if plan.Available > 0 {
 		row("available", "%s", terminal.FormatBytes(plan.Available))
@@ -204,8 +209,14 @@ func (r *inspection) writeTables(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "for --max-num-seqs %d --max-model-len %d, %d tokens per step, blocks of %d tokens\n", plan.MaxSeqs, plan.MaxLen, plan.MaxTokens, plan.BlockSize)
+	if r.Card != "" {
+		fmt.Fprintf(out, "in the memory of %s\n", strings.Map(terminal.Printable, r.Card))
+	}
 	if r.PlanError != "" {
 		fmt.Fprintln(out, strings.Map(terminal.Printable, r.PlanError))
+	}
+	if r.Card != "" && r.Bandwidth == 0 {
+		return nil // a card that does not tell how fast its memory is
 	}
 	// The sentence above goes past the table, which is flushed before it.
 	fmt.Fprintln(table)
@@ -216,6 +227,10 @@ func (r *inspection) writeTables(out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "at most, with the measured memory bandwidth of %s/s\n", terminal.FormatBytes(int64(r.Bandwidth)))
+	which := "measured memory bandwidth"
+	if r.Card != "" {
+		which = "bandwidth that clock and bus of the card's memory make,"
+	}
+	_, err := fmt.Fprintf(out, "at most, with the %s of %s/s\n", which, terminal.FormatBytes(int64(r.Bandwidth)))
 	return err
 }

@@ -25,6 +25,7 @@ import (
 	"ossian/internal/lab/planfile"
 	"ossian/internal/lab/report"
 	"ossian/internal/lab/simulate"
+	"ossian/internal/self"
 	"ossian/internal/terminal"
 )
 
@@ -110,7 +111,7 @@ func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated st
 // replaced and every default filled in.
 func readPlan(text []byte, name string, flags *campaignFlags) (*planfile.Plan, []byte, error) {
 	kinds := engines.Kinds()
-	if program, err := os.Executable(); err == nil { // this program, and not whichever is found by name
+	if program, err := self.Path(); err == nil { // this program, and not whichever is found by name
 		own := kinds[engines.Ossian]
 		own.Start[0], own.Version[0] = program, program
 		kinds[engines.Ossian] = own

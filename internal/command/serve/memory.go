@@ -22,20 +22,19 @@ func begin(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load
 	return loadOptions(cfg).Begin(checkpoint, note)
 }
 
-// defaultMemoryShare of what is available at the start leaves something for
-// others: a server runs long, and its pools fill.
-const defaultMemoryShare = 0.9
-
 // planMemory shares the memory out: to the device as in other commands, and to what clients
-// may make the process hold.
+// may make the process hold, which does not count where the device has a memory of its own.
 func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading) (plan.Plan, error) {
-	ask := model.Limits{MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxBatchTokens, MaxLen: cfg.MaxModelLen}
+	ask := model.Limits{MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxBatchTokens, MaxLen: cfg.MaxModelLen, Depth: 1}
+	if cfg.Overlap {
+		ask.Depth = loading.Device().Depth()
+	}
 	if cfg.KVBlocks > 0 {
 		windows, _ := checkpoint.Spec.Groups()
 		ask.Blocks = slices.Repeat([]int{cfg.KVBlocks}, len(windows))
 	}
 	cost := loading.Cost()
-	return plan.Serve(checkpoint.Spec, ask, memoryOf(cfg), func(lim model.Limits) (plan.Footprint, error) {
+	return plan.Serve(checkpoint.Spec, ask, loading.Device().Memory(cfg.MemoryShare, true), func(lim model.Limits) (plan.Footprint, error) {
 		need, err := cost(lim)
 		need.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
 		need.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
@@ -54,19 +53,10 @@ func connectionBytes(cfg *config.Config) int64 {
 	return bytes
 }
 
-// memoryOf returns the bytes that a server may take, 0 = unknown.
-func memoryOf(cfg *config.Config) int64 {
-	share := cfg.MemoryShare
-	if share == 0 {
-		share = defaultMemoryShare
-	}
-	return int64(share * float64(plan.Available()))
-}
-
 // boundClients lets fewer bytes of bodies and of replies, and fewer connections, in at once,
 // and keeps less, where memory is short, unless a number was asked for.
 func boundClients(cfg *config.Config) {
-	memory := memoryOf(cfg)
+	memory := load.Device{}.Memory(cfg.MemoryShare, true) // of the host, whatever the device is
 	if id := limits.BodiesInFlight; !cfg.Given(id) {
 		cfg.ResolveLimit(id, plan.Bodies(id.Info().Default, cfg.Limits[limits.RequestBody], memory))
 	}

@@ -30,6 +30,9 @@ func applyPreset(ctx context.Context, cfg *config.Config, checkpoint *ckpt.Model
 	if cfg.Preset == "" || (cfg.MaxNumSeqs > 0 && cfg.MaxBatchTokens > 0) {
 		return nil
 	}
+	if card := loading.Device().Card(); card != "" {
+		return fmt.Errorf("--preset on %s: what presets are predicted with is known of processors only; give --max-num-seqs and --max-num-batched-tokens, or --device cpu", card)
+	}
 	if strings.Contains(cfg.Device, ":") {
 		return fmt.Errorf("--preset with --device %s: this server only plays a machine; ossian lab predict --preset is for those that are not there", cfg.Device)
 	}

@@ -1,8 +1,10 @@
 package emu
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"ossian/internal/cuda/driver"
@@ -12,8 +14,8 @@ import (
 
 // A loaded is a module in a context, with the memory of its variables.
 type loaded struct {
-	module *ptx.Module
-	allocs []*exec.Alloc
+	kernels map[string]*exec.Kernel
+	allocs  []*exec.Alloc
 }
 
 // A function is a kernel that can be launched.
@@ -23,9 +25,34 @@ type function struct {
 	dynamic int // bytes of dynamic shared memory that a launch may ask for
 }
 
+// files are the PTX files that were read in this process: tests load the same ones again and again.
+var files struct {
+	mu     sync.Mutex // guards byHash
+	byHash map[[sha256.Size]byte]*ptx.Module
+}
+
+// read returns what a PTX file holds. A module does not change once it was read.
+func read(text []byte) (*ptx.Module, error) {
+	hash := sha256.Sum256(text)
+	files.mu.Lock()
+	defer files.mu.Unlock()
+	if m := files.byHash[hash]; m != nil {
+		return m, nil
+	}
+	m, err := ptx.Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	if files.byHash == nil {
+		files.byHash = map[[sha256.Size]byte]*ptx.Module{}
+	}
+	files.byHash[hash] = m
+	return m, nil
+}
+
 func (m *Machine) moduleLoad(text []byte) (id driver.Module, err error) {
 	err = m.in("ModuleLoad", "cuModuleLoadDataEx", func(c *context) error {
-		parsed, err := ptx.Parse(string(text))
+		parsed, err := read(text)
 		if err != nil {
 			return failure(invalidPTX, "%v", err)
 		}
@@ -33,7 +60,7 @@ func (m *Machine) moduleLoad(text []byte) (id driver.Module, err error) {
 		if parsed.Arch > have || (parsed.Exact && parsed.Arch != have) {
 			return failure(noBinary, "the PTX is for sm_%d, the card is of compute capability %d.%d", parsed.Arch, c.card.Major, c.card.Minor)
 		}
-		l := &loaded{module: parsed}
+		l := &loaded{}
 		var places []uint64
 		for _, v := range parsed.Variables {
 			a := m.mem.Alloc(c.card.device, max(v.Bytes, 1))
@@ -45,7 +72,7 @@ func (m *Machine) moduleLoad(text []byte) (id driver.Module, err error) {
 			l.allocs = append(l.allocs, a)
 			places = append(places, a.Base)
 		}
-		parsed.Place(places)
+		l.kernels = parsed.At(places)
 		id = driver.Module(m.handle())
 		c.modules[id] = l
 		return nil
@@ -79,7 +106,7 @@ func (m *Machine) getFunction(id driver.Module, name string) (f driver.Function,
 		if l == nil {
 			return failure(invalidHandle, "%#x is no module of the current context", uintptr(id))
 		}
-		k := l.module.Kernels[name]
+		k := l.kernels[name]
 		if k == nil {
 			return failure(notFound, "the module has no kernel %q", name)
 		}
@@ -225,11 +252,4 @@ func (m *Machine) accompany(c *context, done chan struct{}) {
 			return
 		}
 	}
-}
-
-// encodeTensor belongs to sm_90.
-func (m *Machine) encodeTensor(*driver.TensorBox) (t driver.TensorMap, err error) {
-	return t, m.in("EncodeTensor", "cuTensorMapEncodeTiled", func(c *context) error {
-		return failure(notSupported, "tensor maps need compute capability 9.0, the card has %d.%d", c.card.Major, c.card.Minor)
-	})
 }

@@ -73,11 +73,13 @@ var faults = map[string]struct {
 	"names lane": {run{threads: 64, body: `mov.u32 %r1, %tid.x;
 setp.eq.u32 %p1, %r1, 37;
 @%p1 ld.global.u32 %r2, [%d0+2048];`}, 719, "kernel k, block [0 0 0], warp 1, lane 5 (thread 37), PTX line 14: read of 4 bytes"},
-	"names text": {run{body: "ld.global.u32 %r1, [%d0+2048];"}, 719, "\n\tld.global.u32 %r1, [%d0+2048]"},
-	"constant":   {run{body: "mov.u64 %d1, fixed;\nst.global.u32 [%d1], 1;"}, 700, "a constant of the module"},
-	"parameter":  {run{body: "mov.u64 %d1, out;\ncvta.param.u64 %d1, %d1;\nld.u32 %r1, [%d1+8];"}, 700, "at 8 of 8 bytes of parameters"},
-	"own unset":  {run{body: ".local .align 8 .b8 l[16];\nld.local.u32 %r1, [l+4];"}, 719, "thread's own memory: nobody has written"},
-	"own beyond": {run{body: ".local .align 8 .b8 l[16];\nst.local.u32 [l+16], 1;"}, 700, "which has 0x10"},
+	"names text":           {run{body: "ld.global.u32 %r1, [%d0+2048];"}, 719, "\n\tld.global.u32 %r1, [%d0+2048]"},
+	"not constant":         {run{body: "st.global.u32 [%d0], 1;\nld.global.nc.u32 %r1, [%d0];"}, 719, "by .nc: the block wrote them before"},
+	"not constant, a pair": {run{body: "st.global.u32 [%d0+4], 1;\nld.global.nc.u64 %d1, [%d0];"}, 719, "by .nc: the block wrote them before"},
+	"constant":             {run{body: "mov.u64 %d1, fixed;\nst.global.u32 [%d1], 1;"}, 700, "a constant of the module"},
+	"parameter":            {run{body: "mov.u64 %d1, out;\ncvta.param.u64 %d1, %d1;\nld.u32 %r1, [%d1+8];"}, 700, "at 8 of 8 bytes of parameters"},
+	"own unset":            {run{body: ".local .align 8 .b8 l[16];\nld.local.u32 %r1, [l+4];"}, 719, "thread's own memory: nobody has written"},
+	"own beyond":           {run{body: ".local .align 8 .b8 l[16];\nst.local.u32 [l+16], 1;"}, 700, "which has 0x10"},
 
 	"shared unset":      {run{body: shared + "ld.shared.u32 %r5, [%r2];"}, 719, "nobody has written it"},
 	"shared beyond":     {run{body: shared + "st.shared.u32 [%r2+1000], %r1;"}, 700, "the block has 0x400"},

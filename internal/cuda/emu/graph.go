@@ -2,6 +2,7 @@ package emu
 
 import (
 	"fmt"
+
 	"ossian/internal/cuda/driver"
 	"ossian/internal/cuda/emu/exec"
 )

@@ -3,6 +3,7 @@ package emu
 import (
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"unsafe"
 
 	"ossian/internal/cuda/driver"
@@ -13,8 +14,10 @@ import (
 
 // A pinned is memory of the host that copies of streams may use.
 type pinned struct {
+	context *context // with which it is lost
 	data    []byte
 	sources int // copies to a device that have not happened
+	landed  int // copies from a device that have happened
 }
 
 var hashSeed = maphash.MakeSeed()
@@ -79,10 +82,8 @@ func (m *Machine) memAllocHost(bytes int) (b []byte, err error) {
 			return failure(invalidValue, "an allocation of %d bytes", bytes)
 		}
 		b = make([]byte, bytes)
-		for i := range b {
-			b[i] = exec.PoisonByte
-		}
-		m.pinned = append(m.pinned, &pinned{data: b})
+		exec.Fill(b, exec.PoisonByte)
+		m.pinned = append(m.pinned, &pinned{context: c, data: b})
 		return nil
 	})
 	return b, err
@@ -204,12 +205,18 @@ func (m *Machine) copyFromAsync(dst []byte, src driver.Ptr, s driver.Stream) err
 		}
 		what := fmt.Sprintf("copy of %d bytes from the device", len(dst))
 		return c.enqueue(s, node{what, func() func() *exec.Fault {
-			if p.sources == 0 { // else the memory still has to hold what a copy takes from it
-				for i := range dst {
-					dst[i] = exec.PoisonByte
-				}
+			poisoned, landed := p.sources == 0, p.landed // else the memory still has to hold what a copy takes from it
+			if poisoned {
+				exec.Fill(dst, exec.PoisonByte)
 			}
 			return func() *exec.Fault {
+				m.mu.Lock()
+				alone := p.landed == landed
+				p.landed++
+				m.mu.Unlock()
+				if poisoned && alone && slices.ContainsFunc(dst, func(b byte) bool { return b != exec.PoisonByte }) {
+					return &exec.Fault{Code: exec.LaunchFailed, Text: what + ": its pinned destination was written before the copy happened"}
+				}
 				a, off, err := m.span(src, uint64(len(dst)))
 				if err != nil {
 					return &exec.Fault{Code: exec.IllegalAddress, Text: what + ": " + err.Error()}
@@ -262,9 +269,7 @@ func (m *Machine) setAsync(dst driver.Ptr, value byte, bytes uint64, s driver.St
 				if err != nil {
 					return &exec.Fault{Code: exec.IllegalAddress, Text: what + ": " + err.Error()}
 				}
-				for i := range a.Data[off : off+bytes] {
-					a.Data[off+uint64(i)] = value
-				}
+				exec.Fill(a.Data[off:off+bytes], value)
 				a.Written(off, bytes)
 				return nil
 			}

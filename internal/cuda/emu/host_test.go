@@ -65,6 +65,14 @@ var refusals = map[string]struct {
 		h[3]++
 		return b.StreamSync(b.stream)
 	}, 719, "pinned source was changed"},
+	"destination written": {func(b *bench) error {
+		p, _ := b.MemAlloc(8)
+		h, _ := b.MemAllocHost(8)
+		b.must(b.SetAsync(p, 1, 8, b.stream))
+		b.must(b.CopyFromAsync(h, p, b.stream))
+		h[7] = 0
+		return b.StreamSync(b.stream)
+	}, 719, "pinned destination was written"},
 	"source freed": {func(b *bench) error {
 		p, _ := b.MemAlloc(8)
 		h, _ := b.MemAllocHost(8)
@@ -263,4 +271,86 @@ func TestClose(t *testing.T) {
 	b.must(b.StreamDestroy(b.stream))
 	b.must(b.ContextRelease(b.device))
 	b.must(b.machine.Close())
+}
+
+// TestQueries holds what a driver tells about itself, its cards and kernels.
+func TestQueries(t *testing.T) {
+	b := newBench(t, Card{Name: "Test", Memory: 1 << 20, Major: 8, Minor: 6, Multiprocessors: 5, SharedOptin: 100 << 10})
+	version, err := b.Version()
+	b.must(err)
+	name, err := b.DeviceName(b.device)
+	b.must(err)
+	total, err := b.DeviceMemory(b.device)
+	b.must(err)
+	if version < 12000 || name != "Test" || total != 1<<20 {
+		t.Errorf("version %d, name %s, %d bytes", version, name, total)
+	}
+	for a, want := range map[driver.Attribute]int{driver.ComputeMajor: 8, driver.ComputeMinor: 6, driver.Multiprocessors: 5, driver.MaxSharedPerBlockOptin: 100 << 10, driver.WarpSize: 32} {
+		if got, err := b.DeviceAttribute(b.device, a); err != nil || got != want {
+			t.Errorf("attribute %d: %d, %v, want %d", a, got, err, want)
+		}
+	}
+	if _, err := b.DeviceAttribute(b.device, 9999); err == nil {
+		t.Error("an unknown attribute has a value")
+	}
+	if ok, err := b.CanAccessPeer(b.device, b.device); ok || err != nil {
+		t.Errorf("a card is its own peer: %v, %v", ok, err)
+	}
+	at := get4096(b)
+	if free, total, err := b.MemInfo(); err != nil || free != 1<<20-4096 || total != 1<<20 {
+		t.Errorf("%d of %d bytes free, %v", free, total, err)
+	}
+	b.must(b.MemFree(at))
+	f := b.function(source(".shared .align 4 .b8 s[100]; .local .align 4 .b8 l[12]; mov.u32 %r1, s; mov.u64 %d1, l;"))
+	for a, want := range map[driver.FuncAttribute]int{driver.FuncSharedBytes: 112, driver.FuncLocalBytes: 12, driver.FuncMaxDynamicShared: 48<<10 - 112} {
+		if got, err := b.FuncGet(f, a); err != nil || got != want {
+			t.Errorf("attribute %d of the kernel: %d, %v, want %d", a, got, err, want)
+		}
+	}
+	b.must(b.FuncSet(f, driver.FuncMaxDynamicShared, 90<<10))
+	if got, err := b.FuncGet(f, driver.FuncMaxDynamicShared); err != nil || got != 90<<10 {
+		t.Errorf("dynamic shared memory: %d, %v", got, err)
+	}
+	event, err := b.EventCreate(false)
+	b.must(err)
+	b.must(b.EventDestroy(event))
+	if err := b.EventDestroy(event); err == nil {
+		t.Error("an event was destroyed twice")
+	}
+}
+
+// TestDeviceCopy holds copies within the device to carry what was written, and what was not.
+func TestDeviceCopy(t *testing.T) {
+	b := newBench(t, Card{})
+	from, to := get4096(b), get4096(b)
+	b.must(b.CopyToDevice(from, []byte{1, 2, 3}))
+	b.must(b.CopyAsync(to+1, from, 4, b.stream))
+	b.must(b.StreamSync(b.stream))
+	got := make([]byte, 3)
+	b.must(b.CopyToHost(got, to+1))
+	if got[0] != 1 || got[2] != 3 {
+		t.Errorf("copied %v", got)
+	}
+	if err := b.CopyToHost(got, to+2); err == nil || !strings.Contains(err.Error(), "nobody has written byte 2") {
+		t.Errorf("a byte that nobody wrote became one that somebody did: %v", err)
+	}
+}
+
+// TestVariables holds memory of modules to what it begins with, and each load to memory of its own.
+func TestVariables(t *testing.T) {
+	b := newBench(t, Card{})
+	text := strings.Replace(source("mov.u64 %d1, table; ld.const.u32 %r1, [table+4]; ld.global.u32 %r2, [count]; add.u32 %r2, %r2, %r1; st.global.u32 [count], %r2; st.global.u32 [%d0], %r2;"),
+		".address_size 64\n", ".address_size 64\n.const .align 4 .b32 table[2] = {5, 7};\n.global .align 4 .u32 count = 100;\n", 1)
+	at := get4096(b)
+	for _, f := range []driver.Function{b.function(text), b.function(text)} {
+		for _, want := range []byte{107, 114} {
+			b.must(b.Launch(&driver.Launch{Function: f, Grid: driver.Dim3{X: 1, Y: 1, Z: 1}, Block: driver.Dim3{X: 1, Y: 1, Z: 1}, Stream: b.stream, Params: pointer(at)}))
+			b.must(b.StreamSync(b.stream))
+			got := make([]byte, 1)
+			b.must(b.CopyToHost(got, at))
+			if got[0] != want {
+				t.Fatalf("the kernel counts %d, want %d", got[0], want)
+			}
+		}
+	}
 }

@@ -153,6 +153,36 @@ const many = `mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mov.u32 %r3, %ntid.x; 
 cvt.rn.f32.u32 %r4, %r1; ex2.approx.f32 %r5, %r4; rsqrt.approx.f32 %r6, %r4; add.rn.f32 %r5, %r5, %r6; shfl.sync.bfly.b32 %r6, %r5, 3, 31, -1; add.rn.f32 %r5, %r5, %r6;
 st.global.u32 [%d1], %r5;`
 
+// TestBlocks holds what one block writes to be out of reach for others of the same launch: the order
+// of blocks changes from launch to launch, so that the second one finds what the first one may miss.
+func TestBlocks(t *testing.T) {
+	for name, c := range map[string]struct {
+		body   string
+		launch int // that is at fault; 0: none
+	}{
+		"read behind":  {"setp.eq.u32 %p1, %r1, 0; @%p1 st.global.u32 [%d0], 7; @!%p1 ld.global.u32 %r2, [%d0];", 1},
+		"read before":  {"setp.eq.u32 %p1, %r1, 0; @%p1 ld.global.u32 %r2, [%d0]; @!%p1 st.global.v2.u32 [%d0], {7, 7};", 2},
+		"own":          {"mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d0; st.global.u32 [%d1], 7; ld.global.u32 %r2, [%d1];", 0},
+		"same written": {"st.global.u32 [%d0], 7;", 0},
+		"by atomics":   {"atom.global.add.u32 %r2, [%d0], 1; ld.global.u32 %r3, [%d0];", 0},
+	} {
+		b := newBench(t, Card{Workers: 1})
+		at := get4096(b)
+		b.must(b.SetAsync(at, 0, 4096, b.stream))
+		f := b.function(source("mov.u32 %r1, %ctaid.x; " + c.body))
+		for n := 1; n <= 2; n++ {
+			b.must(b.Launch(&driver.Launch{Function: f, Grid: driver.Dim3{X: 2, Y: 1, Z: 1}, Block: driver.Dim3{X: 1, Y: 1, Z: 1}, Stream: b.stream, Params: pointer(at)}))
+			var e *driver.Error
+			if err := b.StreamSync(b.stream); (c.launch == n) != (errors.As(err, &e) && e.Code == 719 && strings.Contains(e.Text, "of the same launch wrote them")) {
+				t.Errorf("%s: launch %d: %v", name, n, err)
+			}
+			if c.launch == n {
+				break
+			}
+		}
+	}
+}
+
 // ticket is a kernel k(out) in which each block takes a number in turn and leaves it behind.
 const ticket = `mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @%p1 ret; atom.global.add.u32 %r1, [%d0], 1; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d0; mov.u32 %r2, %ctaid.x; st.global.u32 [%d1+4], %r2;`
 

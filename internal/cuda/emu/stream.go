@@ -1,8 +1,8 @@
 package emu
 
 import (
-	"runtime"
 	"slices"
+	"time"
 
 	"ossian/internal/cuda/driver"
 	"ossian/internal/cuda/emu/exec"
@@ -115,7 +115,7 @@ func (m *Machine) step(s *stream) error {
 	o := s.queue[0]
 	if o.busy { // by another goroutine
 		m.mu.Unlock()
-		runtime.Gosched()
+		time.Sleep(20 * time.Microsecond)
 		return nil
 	}
 	if after := o.after; after != nil && !after.done && after.stream.context.broken == nil {

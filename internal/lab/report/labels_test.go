@@ -6,6 +6,7 @@ import (
 
 	"ossian/internal/bench/chart"
 	"ossian/internal/lab/ledger"
+	"ossian/internal/lab/verify/verifytest"
 )
 
 // TestShorten: names that are cut are still told apart, wherever they differ.
@@ -67,6 +68,7 @@ func TestGainOfTimes(t *testing.T) {
 		}
 	}
 	text := string(m.report().Markdown)
+	verifytest.Passes(t, "times.md", []byte(text))
 	for _, want := range []string{"| Option | Gain: less Mean TPOT(ms) |", `| sequences | +11.0% | \[+8.0%, +14.0%\] | kept |`, `| race | +11.0% | \[+8.0%, +14.0%\] |`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -83,6 +85,7 @@ func TestBoundsOfThePlan(t *testing.T) {
 		{Metric: "output_throughput", Limit: 100, Measured: &ledger.Interval{Value: 200, Low: 200, High: 200}, Runs: 1, Verdict: ledger.NotCertain},
 		{Metric: "p99_ttft_ms", Limit: 900, Measured: &ledger.Interval{Value: 800, Low: 790, High: 810}, Runs: 4, Verdict: ledger.Met}}})
 	text := string(m.finish().report().Markdown)
+	verifytest.Passes(t, "bounds.md", []byte(text))
 	for _, want := range []string{`| Mean TTFT(ms) | at most 310.00 | 300.00 | \[280.00, 320.00\] | 4 | not certain |`, "| Output TPS | at least 100.00 | 200.00 | - | 1 | not certain |", "| 4 | met |",
 		"Bound `mean_ttft_ms` at most 310.00: **not certain**, 300.00 in 4 runs."} {
 		if !strings.Contains(text, want) {

@@ -37,9 +37,9 @@ func (c *chapter) objective(level int) {
 // setup says with what it was measured.
 func (c *chapter) setup(level int) {
 	c.heading(level, "Experimental Setup")
-	rows := [][]cell{cells("Model", c.model), cells("Hardware", c.hardwareOf())}
+	rows := [][]cell{cells("Model", c.model), cells("Hardware", c.cardsOf())}
 	if m := c.machine; m != nil {
-		rows = append(rows, cells("Processor", fmt.Sprintf("%d x %s", m.Processors, strings.Join(strings.Fields(m.CPU), " "))+memoryOf(m)),
+		rows = append(rows, cells("Processor", strings.Join(strings.Fields(m.CPU), " ")+", "+plural(m.Processors, "thread")+memoryOf(m)),
 			cells("System", m.OS))
 		if m.Governor != "" {
 			rows = append(rows, cells("Frequency governor", m.Governor))
@@ -62,6 +62,19 @@ func (c *chapter) setup(level int) {
 		c.code("shell", command)
 	}
 	c.method()
+}
+
+// cardsOf names the machine as the title does, with counts behind names: "2 x" in a table reads as a
+// change.
+func (c *chapter) cardsOf() string {
+	if c.machine == nil || len(c.machine.Accelerators) == 0 {
+		return c.hardwareOf()
+	}
+	var cards []string
+	for _, card := range c.machine.Accelerators {
+		cards = append(cards, card.Name+", "+plural(card.Count, "card"))
+	}
+	return strings.Join(cards, "; ")
 }
 
 // memoryOf is how much memory a machine has, as a part of a sentence.

@@ -70,6 +70,9 @@ func (j *judge) checkGains(table *document.Table, column int) {
 		}
 		// Any two rows will do: which one is the base is often not said.
 		printed := row.Cells[column].Changes[0]
+		if len(strings.Fields(row.Cells[column].Text)) > 3 {
+			continue // a sentence, of something else
+		}
 		metrics, found, inRow := 0, false, false
 		for other := range row.Cells {
 			if len(row.Cells[other].Figures) != 1 || row.Cells[other].Figures[0].Metric == "" {
@@ -80,6 +83,7 @@ func (j *judge) checkGains(table *document.Table, column int) {
 			for _, second := range row.Cells[other+1:] { // before and after in one row
 				inRow = inRow || (len(second.Figures) == 1 && second.Figures[0].Metric == figure.Metric)
 			}
+			inRow = inRow || betweenColumns(row, printed)
 			for from := range table.Rows {
 				base := &table.Rows[from].Cells[other]
 				found = found || (from != at && len(base.Figures) == 1 && base.Figures[0].Number.Value > 0 && holds(base.Figures[0], figure, printed, 1))
@@ -89,11 +93,26 @@ func (j *judge) checkGains(table *document.Table, column int) {
 			continue
 		}
 		severity := Unsupported // of which of several metrics the change is, is not said
-		if metrics == 1 {
+		if metrics == 1 && gainAlone.MatchString(table.Header[column]) {
 			severity = Wrong
 		}
 		j.find(severity, row.Line, place(table, row)+", "+table.Header[column], printed.Text, "no two figures of the table differ by this", "a change is that of one printed figure from another")
 	}
+}
+
+// betweenColumns reports whether a change can be that of any two figures of a row.
+func betweenColumns(row *document.Row, printed document.Change) bool {
+	for from := range row.Cells {
+		for to := range row.Cells {
+			if from == to || len(row.Cells[from].Figures) != 1 || len(row.Cells[to].Figures) != 1 || row.Cells[from].Figures[0].Number.Value <= 0 || row.Cells[to].Figures[0].Number.Value <= 0 {
+				continue
+			}
+			if holds(row.Cells[from].Figures[0], row.Cells[to].Figures[0], printed, 1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // neutral reports whether a change says that there is none, as that of a base does.
@@ -104,6 +123,10 @@ func neutral(printed document.Change) bool {
 // gainHeader are headings of columns of changes; shares, efficiencies and rates of hits are in
 // percent too.
 var gainHeader = regexp.MustCompile(`(?i)gain|delta|[Δ∆]|diff|change|improve|speed-?up|increase|reduction|uplift|boost|saving|effect|faster|better|^\W*$|^\W*(?:vs\.?|relative|over) `)
+
+// gainAlone are headings that say nothing of what a change is of, so that it is of the metric
+// of its table.
+var gainAlone = regexp.MustCompile(`(?i)^\W*(?:(?:relative|rel\.?|total|net|throughput|%) ?)?(?:gain|delta|[Δ∆]|diff(?:erence)?|change|improvement|speed-?up|increase|uplift|effect)?(?: ?(?:%|vs\.? (?:base(?:line)?|stock|default|previous|first)))?\W*$`)
 
 // isGain reports whether a percentage or a factor of a column is a change.
 func isGain(header string, printed document.Change) bool {
@@ -162,9 +185,9 @@ func (j *judge) checkColumn(table *document.Table, column int) {
 		}
 	}
 	for _, entry := range changed {
-		// The change of a later row may be one from the row before it.
+		// The change of a later row may be one from any row before it: steps, or sections.
 		earlier := slices.ContainsFunc(all, func(other columnEntry) bool {
-			return other.row.Line < entry.row.Line && other.f.Change != nil && holds(other.f, entry.f, *entry.f.Change, 1)
+			return other.row.Line < entry.row.Line && holds(other.f, entry.f, *entry.f.Change, 1)
 		})
 		switch {
 		case earlier:

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"ossian/internal/model"
@@ -31,6 +32,15 @@ type Subject struct {
 	// Models are small whole models, of every family; modeltest makes some.
 	Models []Model
 	Int8   bool // quantised matrices multiply with int8 activations
+	// Acts is the type of what products and attention read: Invalid or F32, or BF16. With BF16 norms,
+	// activations, attention and selected rows are rounded to it, and so are the inputs of
+	// operations that read such rows; products, residuals and what routes stay float32.
+	Acts tensor.DType
+	// Rounds lists the types that Upload rounds to BF16 in matrices and tables.
+	Rounds []tensor.DType
+	// Lacks lists the types that Upload refuses for matrices and tables, with an error that names
+	// the type and the device.
+	Lacks []tensor.DType
 	// KV is the type of cached keys and values. With F8_E4M3 each vector of a head has
 	// a scale, the power of two that brings its largest magnitude to [128, 256).
 	KV tensor.DType
@@ -45,7 +55,9 @@ type Model struct {
 // Run runs the suite. Tolerances, relative to the sum of the absolute terms of
 // a result where there is one: 1e-5 for products and sums; for quantised
 // weights with int8 activations the exact bound of their rounding; 2e-6 for
-// activations and norms; 1e-4 of the largest value for attention.
+// activations and norms; 1e-4 of the largest value for attention, 4e-3 where its
+// probabilities are BF16. Results that are BF16 are what rounding makes of a value that
+// keeps to these bounds.
 func Run(t *testing.T, s Subject) {
 	t.Run("Embed", s.embed)
 	t.Run("AddNorm", s.addNorm)
@@ -53,6 +65,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("LinearNaN", s.linearNaN)
 	t.Run("Rotate", s.rotate)
 	t.Run("Attend", s.attend)
+	t.Run("Windows", s.windows)
 	t.Run("GLU", s.glu)
 	t.Run("Route", s.route)
 	t.Run("Experts", s.experts)
@@ -64,6 +77,9 @@ func Run(t *testing.T, s Subject) {
 	t.Run("Refuses", s.refuses)
 	t.Run("Invariance", s.invariance)
 }
+
+// Invariance runs what Run does with whole models alone, for devices on which that takes long.
+func Invariance(t *testing.T, s Subject) { s.invariance(t) }
 
 // spec is a small dense model with odd sizes; tests change what they are about.
 func spec() *model.Spec {
@@ -80,6 +96,7 @@ func limits(s *model.Spec) model.Limits {
 // A bench is an open device with what tests of it share.
 type bench struct {
 	t    *testing.T
+	s    Subject
 	dev  Device
 	spec *model.Spec
 	lim  model.Limits
@@ -95,7 +112,7 @@ func (s Subject) open(t *testing.T, spec *model.Spec, lim model.Limits) *bench {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return &bench{t: t, dev: dev, spec: spec, lim: lim, rng: rand.New(rand.NewPCG(1, 2))}
+	return &bench{t: t, s: s, dev: dev, spec: spec, lim: lim, rng: rand.New(rand.NewPCG(1, 2))}
 }
 
 // normal returns n values of standard deviation sd.
@@ -128,6 +145,24 @@ func (b *bench) upload(w tensor.Tensor, use model.Use) model.Weight {
 		b.t.Fatal(err)
 	}
 	return up
+}
+
+// lacks reports whether the device is to refuse w for its type, after it has been seen to do so.
+func (b *bench) lacks(w tensor.Tensor, use model.Use) bool {
+	b.t.Helper()
+	if !slices.Contains(b.s.Lacks, w.DType) {
+		return false
+	}
+	_, err := b.dev.Upload(w, use)
+	if err == nil {
+		b.t.Fatalf("a tensor of %v was uploaded, an error expected", w.DType)
+	}
+	for _, name := range []string{w.Name, w.DType.String(), b.dev.Name()} {
+		if !strings.Contains(err.Error(), name) {
+			b.t.Errorf("upload of %v: error %q does not name %q", w.DType, err, name)
+		}
+	}
+	return true
 }
 
 // vector uploads x as a vector of that shape.
@@ -167,6 +202,53 @@ func (b *bench) end() *runner.Result {
 		b.t.Fatal(err)
 	}
 	return result
+}
+
+// encode stores x as a matrix or table of type dt whose bytes begin at an odd address, and
+// returns the values that the device computes with.
+func (s Subject) encode(name string, dt tensor.DType, x []float32, shape ...int) (tensor.Tensor, []float32) {
+	stored, back := encode(name, dt, x, shape...)
+	if slices.Contains(s.Rounds, dt) {
+		back = rounded(back)
+	}
+	return stored, back
+}
+
+// acts returns x as operations see it that read activations of the type Acts.
+func (s Subject) acts(x []float32) []float32 {
+	if s.Acts != tensor.BF16 {
+		return x
+	}
+	return rounded(x)
+}
+
+// rounded returns x in BF16.
+func rounded(x []float32) []float32 {
+	y := make([]float32, len(x))
+	for i, v := range x {
+		y[i] = tensor.BF16ToFloat(tensor.ToBF16(v))
+	}
+	return y
+}
+
+// widen changes bounds of values to those of what becomes of these values where results are of
+// the type Acts.
+func (s Subject) widen(want, tol []float64) []float64 {
+	if s.Acts != tensor.BF16 {
+		return tol
+	}
+	bounds := make([]float64, len(tol))
+	for i, v := range want {
+		low, _, high := inBF16(v, tol[i])
+		bounds[i] = max(v-low, high-v)
+	}
+	return bounds
+}
+
+// inBF16 returns v in BF16, and between which values lies in BF16 what is within tol of v.
+func inBF16(v, tol float64) (low, mid, high float64) {
+	round := func(v float64) float64 { return float64(tensor.BF16ToFloat(tensor.ToBF16(float32(v)))) }
+	return round(v - tol), round(v), round(v + tol)
 }
 
 // encode stores x as a tensor of type dt whose bytes begin at an odd address,

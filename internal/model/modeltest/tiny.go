@@ -24,6 +24,7 @@ type Options struct {
 	Llama3   bool         // llama: Llama 3 frequencies, stretched beyond 32 tokens
 	Dense    bool         // qwen3moe: layer 0 has no experts
 	NoRenorm bool         // qwen3moe: weights of the chosen experts do not sum to 1
+	Small    bool         // as few layers, rows and experts as show what a family does, for devices that are slow
 }
 
 // Families lists what Tiny makes.
@@ -97,6 +98,13 @@ func spec(family string, o Options) *model.Spec {
 		}
 	default:
 		panic(fmt.Sprintf("modeltest: family %q is unknown, expected one of %q", family, Families()))
+	}
+	if o.Small {
+		made.Layers, made.Hidden, made.FFN.Inner = 2, 64, 64
+		made.Windows = made.Windows[:min(2, len(made.Windows))]
+		if made.FFN.Experts > 0 {
+			made.FFN.Experts, made.FFN.TopK = 4, 2
+		}
 	}
 	if made.Windows == nil {
 		made.Windows = make([]int, made.Layers)

@@ -32,8 +32,19 @@ type Open func(t *testing.T, c Config) runner.Runner
 // Run holds a runner to the contract. The model behind it should have a
 // vocabulary of 100 or more, decisive logits and, where the runner supports
 // windows, one of 4 to 16 tokens. Random schedules (DET-1) are counted by soak.
-func Run(t *testing.T, open Open) {
-	s, err := newSuite(t, open)
+func Run(t *testing.T, open Open) { usual.Run(t, open) }
+
+// A Scale is how much of the suite is run of a runner that is slow.
+type Scale struct {
+	Schedules, Soak int // random schedules with every change, and for a release
+	Every           int // one of so many requests is run with every change; all for a release
+}
+
+var usual = Scale{Schedules: 200, Soak: 10_000, Every: 1}
+
+// Run is the function Run, with as much as sc says.
+func (sc Scale) Run(t *testing.T, open Open) {
+	s, err := newSuite(t, open, sc)
 	if err != nil {
 		t.Fatalf("one request at a time: %v", err)
 	}
@@ -78,16 +89,22 @@ type suite struct {
 }
 
 // newSuite runs each request by itself on a first runner.
-func newSuite(t *testing.T, open Open) (*suite, error) {
-	s := &suite{t: t, open: open, schedules: soak.Cases(t, 200, 10_000)}
+func newSuite(t *testing.T, open Open, sc Scale) (*suite, error) {
+	s := &suite{t: t, open: open, schedules: soak.Cases(t, sc.Schedules, sc.Soak)}
 	if testing.Short() {
-		s.schedules = 20
+		s.schedules = min(s.schedules, 20)
 	}
 	return s, s.with(func(r runner.Runner) error {
 		if err := checkInfo(r.Info()); err != nil {
 			return err
 		}
-		s.requests = requests(r.Info())
+		all := requests(r.Info())
+		part := soak.Cases(t, max(len(all)/sc.Every, 1), len(all))
+		for i, req := range all {
+			if i*part/len(all) != (i+1)*part/len(all) { // spread over all of them
+				s.requests = append(s.requests, req)
+			}
+		}
 		for i, req := range s.requests {
 			got, err := newDriver(r, knobs{}, 0).run([]*request{req})
 			if err != nil {

@@ -333,7 +333,7 @@ func TestSuiteCatches(t *testing.T) {
 	}
 	for b := none + 1; b < numBugs; b++ {
 		t.Run(bugNames[b], func(t *testing.T) {
-			s, err := newSuite(t, func(_ *testing.T, c Config) runner.Runner { return newFake(c, b) })
+			s, err := newSuite(t, func(_ *testing.T, c Config) runner.Runner { return newFake(c, b) }, usual)
 			if by[b] == "" { // wrong even alone
 				if err == nil {
 					t.Error("not caught")
@@ -360,7 +360,7 @@ func TestSuiteCatches(t *testing.T) {
 
 // Schedules that never share, preempt or abort would prove nothing about these.
 func TestSchedulesAreVaried(t *testing.T) {
-	s, err := newSuite(t, func(_ *testing.T, c Config) runner.Runner { return newFake(c, none) })
+	s, err := newSuite(t, func(_ *testing.T, c Config) runner.Runner { return newFake(c, none) }, usual)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,24 +113,41 @@ func Lesser[T float32 | float64](a, b T, nan bool) T {
 	return min(a, b)
 }
 
-// Nudge moves the result of an approximation of input x.
+// Nudge moves the result v of an approximation for input x by a unit in the last place, or leaves it.
+// Zeros, subnormal numbers, infinities and NaN stay.
 func Nudge(x, v uint32, seed uint64) uint32 {
-	if exponent := v >> 23 & 0xff; exponent == 0 || exponent == 0xff {
-		return v // zero, subnormal, infinite or no number
-	}
-	h := (uint64(x) + seed + 1) * 0x9e37_79b9_7f4a_7c15
-	h ^= h >> 32
-	moved := v
-	switch h * 0xd6e8_feb8_6659_fd93 >> 62 {
-	case 0:
-		moved++
-	case 1:
-		moved--
-	}
-	if exponent := moved >> 23 & 0xff; exponent == 0 || exponent == 0xff {
+	moved := v + uint32(step(uint64(x), seed))
+	if outermost(v) || outermost(moved) {
 		return v
 	}
 	return moved
+}
+
+// outermost says whether a float32 is zero, subnormal, infinite or NaN.
+func outermost(v uint32) bool {
+	exponent := v >> 23 & 0xff
+	return exponent == 0 || exponent == 0xff
+}
+
+// Nudge64 does so for float64.
+func Nudge64(x, v, seed uint64) uint64 {
+	if exponent := v >> 52 & 0x7ff; exponent < 2 || exponent > 0x7fd {
+		return v
+	}
+	return v + uint64(step(x, seed))
+}
+
+// step is 1 for a quarter of inputs, -1 for another one, else 0.
+func step(x, seed uint64) int64 {
+	h := (x + seed + 1) * 0x9e37_79b9_7f4a_7c15
+	h ^= h >> 32
+	switch h * 0xd6e8_feb8_6659_fd93 >> 62 {
+	case 0:
+		return 1
+	case 1:
+		return -1
+	}
+	return 0
 }
 
 // Approximations are functions that hardware approximates.

@@ -64,3 +64,16 @@ func FromF16(v uint32) float32 {
 	}
 	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }
+
+// FusedBF16 returns a·b+c of three bfloat16, rounded once.
+func FusedBF16(a, b, c float32) uint32 {
+	return ToBF16(odd32(OddSum(float64(a)*float64(b), float64(c))))
+}
+
+// Halves returns how the two elements of a word, bf16 or f16, become float32.
+func Halves(t string) func(v uint32) (low, high float32) {
+	if t == "f16" {
+		return func(v uint32) (low, high float32) { return FromF16(v & 0xffff), FromF16(v >> 16) }
+	}
+	return func(v uint32) (low, high float32) { return F32(v << 16), F32(v &^ 0xffff) }
+}

@@ -41,8 +41,8 @@ func (w *Warp) TrafficTaken(src *Address, bytes, take int, m uint32) {
 func (w *Warp) Depart(c AsyncCopy) {
 	w.SharedWrite(c.Lane, c.Dst, c.Bytes)
 	if w.Block.checks {
-		at, grain := w.place(c.Lane, c.Dst, c.Bytes, "copy"), w.Block.Kernel.Grain
-		for i := at / grain; i < (at+c.Bytes)/grain; i++ {
+		from, end := w.Block.span(w.place(c.Lane, c.Dst, c.Bytes, "copy"), c.Bytes)
+		for i := from; i < end; i++ {
 			w.Block.cells[i].flight = true
 		}
 	}
@@ -56,9 +56,7 @@ func (w *Warp) Depart(c AsyncCopy) {
 // copySource returns the bytes that a copy takes.
 func (w *Warp) copySource(c *AsyncCopy) []byte {
 	a, off := w.global(c.Site, c.Lane, c.Src, c.Bytes, "asynchronous copy")
-	if unset := a.Unset(off, uint64(c.Take)); unset < uint64(c.Take) {
-		w.FailLane(LaunchFailed, c.Lane, "asynchronous copy of line %d, %d bytes at %#x: nobody has written byte %d of them", c.Line, c.Take, c.Src, unset)
-	}
+	w.readable(a, off, uint64(c.Take), c.Lane, describe("asynchronous copy of line %d,", c.Line))
 	return a.Data[off : off+uint64(c.Take)]
 }
 
@@ -91,8 +89,7 @@ func (w *Warp) land(c *AsyncCopy) {
 	if !w.Block.checks {
 		return
 	}
-	grain := w.Block.Kernel.Grain
-	for i := at / grain; i < (at+c.Bytes)/grain; i++ {
+	for i, end := w.Block.span(at, c.Bytes); i < end; i++ {
 		w.Block.cells[i].flight = false
 		w.noteWrite(c.Lane, i)
 	}

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 )
@@ -18,14 +19,16 @@ type Block struct {
 	Params  []byte
 	Shared  []byte
 	Count   Count
-	Extra   any // what further kinds of instructions keep for a block; nil when one begins
 
 	warps   []*Warp
 	cells   []cell
 	reads   []uint32 // where warps synchronise in part: by cell and warp, its time at its last read
 	bars    [16]named
 	checks  bool
+	shift   int // of a place in shared memory to its cell
 	limit   int64
+	async   *async // nil: nothing of it yet
+	stamp   uint64 // launch and block; 0 where blocks may see each other's work
 	watches []*Watch
 }
 
@@ -40,10 +43,13 @@ type Grid struct {
 }
 
 // Run executes all blocks. The result does not depend on how many are executed at a time: kernels
-// whose blocks may see each other's work (atomics, volatile accesses) run one block after another.
+// whose blocks may see each other's work (atomics, volatile accesses) run one block after another,
+// the blocks of others may not read what another one wrote. Every second launch begins with the last
+// block, since no order is promised.
 func (g *Grid) Run() (count Count, failed *Fault) {
 	total := int64(g.Blocks[0]) * int64(g.Blocks[1]) * int64(g.Blocks[2])
 	workers := min(g.Device.workers(), total)
+	launch := g.Device.Memory.launches.Add(1)
 	if g.Kernel.Serial {
 		workers = 1
 	}
@@ -61,7 +67,15 @@ func (g *Grid) Run() (count Count, failed *Fault) {
 			if stop {
 				break
 			}
-			if f := b.exec(i); f != nil {
+			index, stamp := i, launch<<32|uint64(i+1)
+			switch {
+			case g.Kernel.Serial:
+				stamp = 0
+			case launch%2 == 0:
+				index = total - 1 - i
+				stamp = launch<<32 | uint64(index+1)
+			}
+			if f := b.exec(index, stamp); f != nil {
 				mu.Lock()
 				if i < first {
 					first, failed = i, f
@@ -102,22 +116,22 @@ func (g *Grid) worker() *Block {
 func newBlock(g *Grid, threads int) *Block {
 	k := g.Kernel
 	shared, warps := k.Shared+g.Shared, (threads+31)/32
-	b := &Block{Kernel: k, Device: g.Device, Threads: threads, Shared: make([]byte, shared), checks: !g.Device.Unchecked}
+	b := &Block{Kernel: k, Device: g.Device, Threads: threads, Shared: make([]byte, shared), checks: !g.Device.Unchecked, shift: bits.TrailingZeros(uint(k.Grain))}
 	if b.checks {
 		b.cells = make([]cell, (shared+k.Grain-1)/k.Grain)
-		if k.Named {
+		if k.Named || k.Async {
 			b.reads = make([]uint32, len(b.cells)*warps)
 		}
 	}
 	for i := range warps {
 		b.warps = append(b.warps, &Warp{ID: i, Block: b, R: make([]Lanes32, len(k.Regs32)), D: make([]Lanes64, len(k.Regs64)), P: make([]uint32, k.Preds),
-			found: make([]*Alloc, k.Sites), know: make([]uint32, warps), local: make([]byte, 32*k.Local), lset: make([]byte, 32*k.Local)})
+			found: make([]*Alloc, k.Sites), know: make([]uint32, k.parties(warps)), local: make([]byte, 32*k.Local), lset: make([]byte, 32*k.Local)})
 	}
 	return b
 }
 
 // exec runs the block of an index.
-func (b *Block) exec(index int64) (failed *Fault) {
+func (b *Block) exec(index int64, stamp uint64) (failed *Fault) {
 	defer func() {
 		if r := recover(); r != nil {
 			f, ok := r.(Fault)
@@ -127,15 +141,13 @@ func (b *Block) exec(index int64) (failed *Fault) {
 			failed = &f
 		}
 	}()
-	b.Index = index
+	b.Index, b.stamp = index, stamp
 	b.At = [3]uint32{uint32(index % int64(b.Grid[0])), uint32(index / int64(b.Grid[0]) % int64(b.Grid[1])), uint32(index / int64(b.Grid[0]) / int64(b.Grid[1]))}
 	clear(b.cells)
 	clear(b.reads)
 	b.bars = [16]named{}
-	b.Extra = nil
-	for i := range b.Shared { // what nobody wrote is not zero
-		b.Shared[i] = PoisonByte
-	}
+	b.async = nil
+	Fill(b.Shared, PoisonByte) // what nobody wrote is not zero
 	for _, w := range b.warps {
 		w.reset()
 	}
@@ -168,7 +180,7 @@ func (b *Block) turns() {
 		case left == 0:
 			b.end()
 			return
-		case b.meet():
+		case b.meet(), b.land(idle):
 			idle = 0
 		case waiting == left:
 			b.stuck()
@@ -184,6 +196,7 @@ func (b *Block) turns() {
 
 // end checks what a block leaves behind.
 func (b *Block) end() {
+	b.endAsync()
 	for _, w := range b.warps {
 		if len(w.copies) > 0 {
 			w.inst = nil

@@ -85,6 +85,10 @@ func (m *Memory) Watched() map[string]Count {
 
 // Traffic counts the 32-byte sectors that an access of n bytes per lane touches.
 func (w *Warp) Traffic(a *Address, n int, m uint32) {
+	if at, ok := w.consecutive(a, n, m); ok {
+		w.note(at, int((at+uint64(32*n)-1)/32-at/32+1), n)
+		return
+	}
 	var seen [64]uint64
 	sectors, bytes := 0, 0
 	at := uint64(0)
@@ -125,6 +129,10 @@ func (w *Warp) note(at uint64, sectors, ideal int) {
 // Banks counts the wavefronts of an access to shared memory of n bytes per lane: lanes go together
 // as far as 128 bytes, different words of one bank take turns.
 func (w *Warp) Banks(a *Address, n int, m uint32) {
+	if _, ok := w.consecutive(a, n, m); ok {
+		w.Block.Count.Shared += int64(max(n/4, 1))
+		return
+	}
 	together := 32
 	if n > 4 {
 		together = 128 / n

@@ -11,7 +11,7 @@ type Device struct {
 	Memory          *Memory
 	Multiprocessors int
 	Workers         int    // blocks that run at a time; 0: as many as there are processors
-	Limit           int64  // instructions per block and warp before it counts as hanging
+	Limit           int64  // warp instructions of a block before it counts as hanging
 	Seed            uint64 // of the errors of approximations
 	Unchecked       bool   // no checks of races in shared memory
 

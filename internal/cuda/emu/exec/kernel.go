@@ -20,6 +20,7 @@ type Kernel struct {
 	Serial     bool // blocks can see each other's work: they run one after another
 	System     bool // has accesses of system scope: other cards may have to run meanwhile
 	Named      bool // warps synchronise in part, by named barriers
+	Async      bool // has mbarriers or products by warpgroups
 }
 
 // An Inst is one decoded instruction.

@@ -23,9 +23,8 @@ const (
 	allocGap   = 256 // bytes between them that nobody may touch
 )
 
-// What the shadow of a byte says.
+// The shadow of a byte is 0 until somebody writes it: fresh memory costs nothing.
 const (
-	byteUnset   = 1 // allocated, never written
 	byteWritten = 2
 	allWritten  = 0x0202020202020202
 )
@@ -50,6 +49,7 @@ type Alloc struct {
 	Device     *Device
 	Constant   bool // kernels may not write it
 	shadow     []byte
+	stamps     atomic.Pointer[[]uint64] // of each word, which block of which launch wrote it; nil: none
 }
 
 // Memory is the address space that all cards of a machine share.
@@ -58,6 +58,8 @@ type Memory struct {
 	next    uint64                   // address of the next allocation
 	allocs  atomic.Pointer[[]*Alloc] // by address; replaced, never changed
 	watches atomic.Pointer[[]*Watch] // likewise
+
+	launches atomic.Uint64 // so far
 
 	Peers atomic.Bool // cards use each other's memory: their accesses take turns
 	turn  sync.Mutex  // held for each instruction that accesses memory while Peers is set
@@ -74,9 +76,6 @@ func (m *Memory) Alloc(d *Device, size uint64) *Alloc {
 		m.next = GlobalBase
 	}
 	a := &Alloc{Base: m.next, Size: size, Was: size, Data: make([]byte, size), shadow: make([]byte, size), Device: d}
-	for i := range a.shadow {
-		a.shadow[i] = byteUnset
-	}
 	m.next += (size+allocAlign-1)/allocAlign*allocAlign + allocGap
 	list = append(list, a)
 	m.allocs.Store(&list)
@@ -157,10 +156,19 @@ func (a *Alloc) Unset(off, n uint64) uint64 {
 }
 
 // Written marks bytes.
-func (a *Alloc) Written(off, n uint64) {
-	s := a.shadow[off : off+n]
-	for i := range s {
-		s[i] = byteWritten
+func (a *Alloc) Written(off, n uint64) { Fill(a.shadow[off:off+n], byteWritten) }
+
+// Fill sets all bytes to v.
+func Fill(b []byte, v byte) {
+	if len(b) <= 16 { // what kernels write at once
+		for i := range b {
+			b[i] = v
+		}
+		return
+	}
+	b[0] = v
+	for done := 1; done < len(b); done *= 2 {
+		copy(b[done:], b[:done])
 	}
 }
 
@@ -198,13 +206,67 @@ func near(a *Alloc, at uint64) string {
 	return describe(" (%d bytes behind the end of an allocation of %d)", at-a.Base-a.Was, a.Was)
 }
 
-// GlobalRead returns n bytes that were written.
+// GlobalRead returns n bytes that were written, not by another block of the same launch.
 func (w *Warp) GlobalRead(site, lane int, at uint64, n int) []byte {
 	a, off := w.global(site, lane, at, n, "read")
-	if unset := a.Unset(off, uint64(n)); unset < uint64(n) {
-		w.FailLane(LaunchFailed, lane, "read of %d bytes at %#x (byte %d of an allocation of %d): nobody has written byte %d of them", n, at, off, a.Size, unset)
-	}
+	w.readable(a, off, uint64(n), lane, "read")
 	return a.Data[off : off+uint64(n)]
+}
+
+// GlobalReadConst is GlobalRead for loads that promise that the launch does not write what they read
+// (.nc): such loads may see what was there before.
+func (w *Warp) GlobalReadConst(site, lane int, at uint64, n int) []byte {
+	b := w.GlobalRead(site, lane, at, n)
+	if a, off := w.global(site, lane, at, n, "read"); w.Block.foreign(a, off, uint64(n), true) != 0 {
+		w.FailLane(LaunchFailed, lane, "read of %d bytes at %#x by .nc: the block wrote them before in the same launch", n, at)
+	}
+	return b
+}
+
+// readable ends the launch where bytes of an allocation may not be read.
+func (w *Warp) readable(a *Alloc, off, n uint64, lane int, what string) {
+	if unset := a.Unset(off, n); unset < n {
+		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): nobody has written byte %d of them", what, n, a.Base+off, off, a.Size, unset)
+	}
+	if other := w.Block.foreign(a, off, n, false); other != 0 {
+		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): block %d of the same launch wrote them, and no order of blocks is promised",
+			what, n, a.Base+off, off, a.Size, uint32(other)-1)
+	}
+}
+
+// foreign returns the stamp of another block of this launch, or with own of any, that wrote one of the
+// words; 0: none did. Kernels whose blocks may talk with each other have no stamps.
+func (b *Block) foreign(a *Alloc, off, n uint64, own bool) uint64 {
+	stamps := a.stamps.Load()
+	if stamps == nil || b.stamp == 0 {
+		return 0
+	}
+	for _, s := range (*stamps)[off/4 : (off+n+3)/4] {
+		if s>>32 == b.stamp>>32 && (own || s != b.stamp) {
+			return s
+		}
+	}
+	return 0
+}
+
+// mark notes that this block wrote words; parts of words are not followed.
+func (b *Block) mark(a *Alloc, off, n uint64) {
+	stamps := a.stamps.Load()
+	if stamps == nil {
+		made := make([]uint64, (a.Size+3)/4)
+		if !a.stamps.CompareAndSwap(nil, &made) {
+			b.mark(a, off, n)
+			return
+		}
+		stamps = &made
+	}
+	stamp := b.stamp
+	if n < 4 {
+		stamp = 0
+	}
+	for i := off / 4; i < (off+n+3)/4; i++ {
+		(*stamps)[i] = stamp
+	}
 }
 
 // GlobalWrite returns room for n bytes and marks them as written.
@@ -214,5 +276,6 @@ func (w *Warp) GlobalWrite(site, lane int, at uint64, n int) []byte {
 		w.FailLane(IllegalAddress, lane, "write of %d bytes at %#x: a constant of the module", n, at)
 	}
 	a.Written(off, uint64(n))
+	w.Block.mark(a, off, uint64(n))
 	return a.Data[off : off+uint64(n)]
 }

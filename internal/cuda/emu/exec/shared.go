@@ -16,6 +16,7 @@ type cell struct {
 	wlane, rlane uint8  // several: more than one
 	flight       bool   // an asynchronous copy is on its way
 	atomic       bool   // the last write was an atomic one
+	barrier      bool   // with flight: an mbarrier is here instead
 }
 
 const several = 255
@@ -35,12 +36,16 @@ func (w *Warp) place(lane int, at uint64, n int, what string) int {
 	return int(at)
 }
 
+// span returns the cells of n bytes.
+func (b *Block) span(at, n int) (from, end int) {
+	return at >> b.shift, (at + n + b.Kernel.Grain - 1) >> b.shift
+}
+
 // SharedRead returns n bytes, having checked that they are there and that no race is possible.
 func (w *Warp) SharedRead(lane int, at uint64, n int) []byte {
 	i := w.place(lane, at, n, "read")
 	if w.Block.checks {
-		grain := w.Block.Kernel.Grain
-		for c := i / grain; c < (i+n+grain-1)/grain; c++ {
+		for c, end := w.Block.span(i, n); c < end; c++ {
 			w.checkRead(lane, i, &w.Block.cells[c])
 			w.noteRead(lane, c)
 		}
@@ -52,6 +57,8 @@ func (w *Warp) SharedRead(lane int, at uint64, n int) []byte {
 func (w *Warp) checkRead(lane, at int, c *cell) {
 	me := uint8(w.ID + 1)
 	switch {
+	case c.barrier:
+		w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: an mbarrier is there", at)
 	case c.flight:
 		w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: an asynchronous copy to it is not waited for", at)
 	case c.writer == 0:
@@ -61,7 +68,7 @@ func (w *Warp) checkRead(lane, at int, c *cell) {
 			w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: lane %d wrote it, without a barrier in between", at, c.wlane)
 		}
 	case c.wrote > w.know[c.writer-1]:
-		w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: warp %d wrote it, without a barrier in between", at, c.writer-1)
+		w.FailLane(LaunchFailed, lane, "read of shared memory at %#x: %s wrote it, without a barrier in between", at, w.Block.author(c.writer))
 	}
 }
 
@@ -70,6 +77,7 @@ func (w *Warp) noteRead(lane, index int) {
 	c, me := &w.Block.cells[index], uint8(w.ID+1)
 	if w.Block.reads != nil {
 		w.Block.reads[index*len(w.Block.warps)+w.ID] = w.own
+		w.touches(lane)
 	}
 	switch {
 	case c.reader == me:
@@ -90,8 +98,7 @@ func (w *Warp) noteRead(lane, index int) {
 func (w *Warp) SharedWrite(lane int, at uint64, n int) []byte {
 	i := w.place(lane, at, n, "write")
 	if w.Block.checks {
-		grain := w.Block.Kernel.Grain
-		for c := i / grain; c < (i+n+grain-1)/grain; c++ {
+		for c, end := w.Block.span(i, n); c < end; c++ {
 			w.checkWrite(lane, i, c)
 			w.noteWrite(lane, c)
 		}
@@ -102,12 +109,17 @@ func (w *Warp) SharedWrite(lane int, at uint64, n int) []byte {
 func (w *Warp) noteWrite(lane, index int) {
 	c := &w.Block.cells[index]
 	c.wrote, c.writer, c.wlane, c.wsync, c.atomic = w.own, uint8(w.ID+1), uint8(lane), w.Syncs, false
+	if w.Block.reads != nil {
+		w.touches(lane)
+	}
 }
 
 // checkWrite ends the launch where a write of a cell may race.
 func (w *Warp) checkWrite(lane, at, index int) {
 	c, me := &w.Block.cells[index], uint8(w.ID+1)
 	switch {
+	case c.barrier:
+		w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: an mbarrier is there", at)
 	case c.flight:
 		w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: an asynchronous copy to it is on its way", at)
 	case c.writer == me:
@@ -115,7 +127,7 @@ func (w *Warp) checkWrite(lane, at, index int) {
 			w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: lane %d wrote it, without a barrier in between", at, c.wlane)
 		}
 	case c.writer != 0 && c.wrote > w.know[c.writer-1]:
-		w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: warp %d wrote it, without a barrier in between", at, c.writer-1)
+		w.FailLane(LaunchFailed, lane, "write of shared memory at %#x: %s wrote it, without a barrier in between", at, w.Block.author(c.writer))
 	}
 	switch {
 	case c.reader == me:
@@ -142,6 +154,8 @@ type named struct {
 	threads int      // that have come
 	wanted  int      // that have to; 0: nobody has come yet
 	know    []uint32 // what those know who have come
+	yes     int      // lanes that have voted so
+	votes   int
 }
 
 // Arrive brings the warp to a barrier of so many threads; wait says whether it stays there.
@@ -153,7 +167,7 @@ func (w *Warp) Arrive(id, wanted int, wait bool) {
 	bar := &b.bars[id]
 	if bar.wanted == 0 {
 		bar.wanted = wanted
-		bar.know = append(bar.know[:0], make([]uint32, len(b.warps))...)
+		bar.know = append(bar.know[:0], make([]uint32, len(w.know))...)
 	}
 	if bar.wanted != wanted {
 		w.Fail(LaunchFailed, "barrier %d of %d threads: others came for %d", id, wanted, bar.wanted)
@@ -167,6 +181,16 @@ func (w *Warp) Arrive(id, wanted int, wait bool) {
 	bar.know[w.ID] = w.own
 	w.own++
 	w.waits, w.wanted = wait, id
+}
+
+// Vote brings the warp to a barrier at which lanes vote. then gets the votes of all warps when the
+// barrier completes.
+func (w *Warp) Vote(id, wanted, yes, votes int, then func(yes, votes int)) {
+	w.Arrive(id, wanted, true)
+	bar := &w.Block.bars[id]
+	bar.yes += yes
+	bar.votes += votes
+	w.then = then
 }
 
 // meet completes barriers for which everybody has come, and says whether there was one.
@@ -187,8 +211,12 @@ func (b *Block) meet() (met bool) {
 			}
 			w.waits = false
 			w.Syncs++
+			if w.then != nil {
+				w.then(bar.yes, bar.votes)
+				w.then = nil
+			}
 		}
-		bar.threads, bar.wanted = 0, 0
+		bar.threads, bar.wanted, bar.yes, bar.votes = 0, 0, 0, 0
 	}
 	return met
 }
@@ -208,8 +236,7 @@ func (b *Block) stuck() {
 func (w *Warp) SharedAtomic(lane int, at uint64, n int) []byte {
 	i := w.place(lane, at, n, "atomic access")
 	if w.Block.checks {
-		grain := w.Block.Kernel.Grain
-		for index := i / grain; index < (i+n+grain-1)/grain; index++ {
+		for index, end := w.Block.span(i, n); index < end; index++ {
 			c := &w.Block.cells[index]
 			if !c.atomic || c.flight {
 				w.checkRead(lane, i, c)

@@ -42,12 +42,19 @@ type Warp struct {
 
 	waits  bool // at a barrier
 	wanted int  // which one
+	then   func(yes, votes int)
 	done   bool
-	know   []uint32 // of each warp: how much of what it did happened before this warp's present
+	know   []uint32 // of each warp, and of what else has a time (hopper.go): how much of what it did happened before this warp's present
 	own    uint32   // this warp's own time, which barriers advance
 
 	copies []AsyncCopy
 	groups []int // ends of cp.async groups in copies
+
+	touched       uint32  // lanes that have touched shared memory since the lanes synchronised
+	touchedAt     uint32  // Syncs then
+	yielded       bool    // the last wait for an mbarrier was in vain, and others had their turn since
+	products      []begun // under way
+	productGroups []int   // ends of their groups
 }
 
 // A Fault is what a kernel did wrong; it ends the launch.
@@ -88,7 +95,8 @@ func (w *Warp) reset() {
 	clear(w.know)
 	w.own, w.Syncs = 1, 1
 	w.copies, w.groups = w.copies[:0], w.groups[:0]
-	w.inst = nil
+	w.products, w.productGroups, w.yielded, w.touched = w.products[:0], w.productGroups[:0], false, 0
+	w.inst, w.then = nil, nil
 }
 
 // exec runs until a barrier, a failed wait, or the end.

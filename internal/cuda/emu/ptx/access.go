@@ -1,8 +1,9 @@
 package ptx
 
 import (
-	"ossian/internal/cuda/emu/exec"
 	"strings"
+
+	"ossian/internal/cuda/emu/exec"
 )
 
 // This file is ld and st in all spaces.
@@ -15,11 +16,12 @@ type access struct {
 	regs  []reg // elements
 	total int   // bytes
 	site  int
+	fixed bool // .nc: the launch does not write what is read
 	sign  bool // elements shorter than their registers are widened with their sign
 }
 
 // cacheHints are modifiers that change no result.
-var cacheHints = []string{"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first",
+var cacheHints = []string{"ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first",
 	"L1::evict_last", "L1::no_allocate", "L2::evict_first", "L2::evict_last", "L2::evict_normal", "L2::64B", "L2::128B", "L2::256B"}
 
 // access takes what ld and st have in common.
@@ -31,6 +33,7 @@ func (p *parser) access(where string) *access {
 	if a.space == "" && p.one("shared::cta") != "" {
 		a.space = "shared"
 	}
+	a.fixed = p.has("nc")
 	for _, hint := range cacheHints {
 		p.has(hint)
 	}
@@ -89,6 +92,10 @@ func (p *parser) ld() {
 		p.loadParam(a)
 		return
 	}
+	if regs := a.wholeWords(); regs != nil {
+		p.loadWords(a, regs)
+		return
+	}
 	fetch := a.fetcher()
 	p.in.Run = func(w *exec.Warp, m uint32) {
 		a.count(w, m)
@@ -108,6 +115,10 @@ func (p *parser) st() {
 	if a.space == "param" || a.space == "const" {
 		p.fail("st.%s is not possible", a.space)
 	}
+	if regs := a.wholeWords(); regs != nil {
+		p.storeWords(a, regs)
+		return
+	}
 	room := a.storer()
 	p.in.Run = func(w *exec.Warp, m uint32) {
 		a.count(w, m)
@@ -115,6 +126,47 @@ func (p *parser) st() {
 			if m>>lane&1 != 0 {
 				a.get(w, lane, room(w, lane, a.Of(w, lane)))
 			}
+		}
+	}
+}
+
+// wholeWords returns the registers of an access to global or shared memory that moves words between
+// registers of 32 bits, nil for all others.
+func (a *access) wholeWords() (regs []int) {
+	if a.size != 4 || (a.space != "global" && a.space != "shared") {
+		return nil
+	}
+	for _, r := range a.regs {
+		if r.bits != 32 {
+			return nil
+		}
+		regs = append(regs, r.n)
+	}
+	return regs
+}
+
+func (p *parser) loadWords(a *access, regs []int) {
+	p.in.Run = func(w *exec.Warp, m uint32) {
+		w.Traffic(&a.Address, a.total, m)
+		w.LoadWords(a.site, &a.Address, m, regs, a.fixed)
+	}
+	if a.space == "shared" {
+		p.in.Run = func(w *exec.Warp, m uint32) {
+			w.Banks(&a.Address, a.total, m)
+			w.LoadSharedWords(&a.Address, m, regs)
+		}
+	}
+}
+
+func (p *parser) storeWords(a *access, regs []int) {
+	p.in.Run = func(w *exec.Warp, m uint32) {
+		w.Traffic(&a.Address, a.total, m)
+		w.StoreWords(a.site, &a.Address, m, regs)
+	}
+	if a.space == "shared" {
+		p.in.Run = func(w *exec.Warp, m uint32) {
+			w.Banks(&a.Address, a.total, m)
+			w.StoreSharedWords(&a.Address, m, regs)
 		}
 	}
 }
@@ -140,6 +192,9 @@ func (a *access) fetcher() func(w *exec.Warp, lane int, at uint64) []byte {
 	total, site := a.total, a.site
 	switch a.space {
 	case "global", "const":
+		if a.fixed {
+			return func(w *exec.Warp, lane int, at uint64) []byte { return w.GlobalReadConst(site, lane, at, total) }
+		}
 		return func(w *exec.Warp, lane int, at uint64) []byte { return w.GlobalRead(site, lane, at, total) }
 	case "shared":
 		return func(w *exec.Warp, lane int, at uint64) []byte { return w.SharedRead(lane, at, total) }
@@ -260,10 +315,33 @@ func (p *parser) loadParam(a *access) {
 		p.fail("%d bytes at %d of %d bytes of parameters: %s", a.total, int64(at), p.k.ParamBytes, p.in.Text)
 	}
 	p.in.Run = func(w *exec.Warp, m uint32) {
-		for lane := range 32 {
-			if m>>lane&1 != 0 {
-				a.put(w, lane, w.Block.Params[at:])
+		b := w.Block.Params[at:]
+		for i, r := range a.regs {
+			if r.n < 0 {
+				continue
 			}
+			one := access{size: a.size, sign: a.sign, regs: a.regs[i : i+1]}
+			one.put(w, first(m), b[i*a.size:])
+			spread(w, r, m)
+		}
+	}
+}
+
+// spread gives the lanes of m what the first of them has.
+func spread(w *exec.Warp, r reg, m uint32) {
+	if r.bits == 64 {
+		d, v := &w.D[r.n], w.D[r.n][first(m)]
+		for lane := range d {
+			if m>>lane&1 != 0 {
+				d[lane] = v
+			}
+		}
+		return
+	}
+	d, v := &w.R[r.n], w.R[r.n][first(m)]
+	for lane := range d {
+		if m>>lane&1 != 0 {
+			d[lane] = v
 		}
 	}
 }

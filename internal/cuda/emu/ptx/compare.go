@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"math"
+
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
 )
@@ -155,20 +156,21 @@ func (p *parser) fastCompare(t string, relation uint8) {
 	}
 }
 
-// set leaves all ones, or 1.0, in a register.
+// marks are what set leaves where a comparison holds, by type of the result.
+var marks = map[string]uint32{"u32": exec.AllLanes, "s32": exec.AllLanes, "u16": 0xffff, "s16": 0xffff, "f32": 0x3f80_0000, "f16": 0x3c00, "bf16": 0x3f80}
+
+// set leaves all ones, or 1.0, in a register where a comparison holds, else zero.
 func (p *parser) set() {
 	t := p.last()
 	to := p.last()
 	p.want(3, 4)
-	if arith.TypeBits(t) < 16 || arith.TypeBits(to) != 32 {
+	yes, ok := marks[to]
+	if arith.TypeBits(t) < 16 || !ok {
 		p.fail("types of set are not known: %s", p.in.Text)
 	}
-	p.result(32)
+	p.result(arith.TypeBits(to))
 	holds, _ := p.comparison(t, p.args[1:])
-	yes, d := exec.AllLanes, p.in.Dst
-	if to == "f32" {
-		yes = 0x3f80_0000
-	}
+	d := p.in.Dst
 	p.in.Run = func(w *exec.Warp, _ uint32) {
 		m := holds(w)
 		for i := range w.R[d] {

@@ -1,9 +1,10 @@
 package ptx
 
 import (
+	"strings"
+
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
-	"strings"
 )
 
 // This file is cvt. Every conversion goes through the exact value of its source: an integer, or a

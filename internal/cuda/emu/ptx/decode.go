@@ -1,6 +1,10 @@
 package ptx
 
-import "ossian/internal/cuda/emu/exec"
+import (
+	"math/bits"
+
+	"ossian/internal/cuda/emu/exec"
+)
 
 // decoders are the opcodes that are known, by their first word. A decoder takes the modifiers it
 // knows, looks up operands and leaves a closure.
@@ -14,7 +18,8 @@ func init() {
 		"setp": (*parser).setp, "set": (*parser).set, "isspacep": (*parser).isspacep, "testp": (*parser).testp,
 		"ld": (*parser).ld, "ldu": (*parser).ld, "st": (*parser).st, "atom": (*parser).atom, "red": (*parser).atom,
 		"prefetch": (*parser).nothing, "prefetchu": (*parser).nothing, "applypriority": (*parser).nothing,
-		"cp": (*parser).cp, "ldmatrix": (*parser).ldmatrix, "mma": (*parser).mma,
+		"cp": (*parser).cp, "mbarrier": (*parser).mbarrier, "wgmma": (*parser).wgmma, "setmaxnreg": (*parser).setmaxnreg, "elect": (*parser).elect,
+		"griddepcontrol": (*parser).griddepcontrol, "ldmatrix": (*parser).ldmatrix, "mma": (*parser).mma,
 		"shfl": (*parser).shfl, "vote": (*parser).vote, "match": (*parser).match, "activemask": (*parser).activemask, "redux": (*parser).redux,
 
 		"add": (*parser).arithmetic, "sub": (*parser).arithmetic, "mul": (*parser).arithmetic, "mad": (*parser).arithmetic, "fma": (*parser).arithmetic,
@@ -159,26 +164,35 @@ func (p *parser) trap() {
 
 // bar is a barrier of the block, or of a warp's lanes.
 func (p *parser) bar() {
-	barrierOf := func(s string) int { return p.src(s, 32) }
-	switch {
-	case p.has("warp"):
+	if p.has("warp") {
 		p.want(1, 1)
 		p.collective("sync", p.args[0], func(w *exec.Warp, m uint32) { w.Syncs++ })
 		return
-	case p.has("red"):
+	}
+	p.has("cta")
+	p.has("aligned")
+	p.in.Kind = exec.Barrier
+	if p.has("red") {
+		p.barVote()
 		return
 	}
-	p.one("cta")
-	p.has("aligned")
 	wait := p.one("sync", "arrive") == "sync"
 	p.want(1, 2)
-	p.in.Kind = exec.Barrier
-	id, threads := barrierOf(p.args[0]), -1
-	if len(p.args) > 1 {
-		threads = barrierOf(p.args[1])
+	place := p.barrier(p.args)
+	p.in.Run = func(w *exec.Warp, m uint32) {
+		id, wanted := place(w, m)
+		w.Arrive(id, wanted, wait)
+	}
+}
+
+// barrier reads the number of a barrier and of its threads, if it is there.
+func (p *parser) barrier(args []string) func(w *exec.Warp, m uint32) (id, wanted int) {
+	id, threads := p.src(args[0], 32), -1
+	if len(args) > 1 {
+		threads = p.src(args[1], 32)
 		p.k.Named = true
 	}
-	p.in.Run = func(w *exec.Warp, m uint32) {
+	return func(w *exec.Warp, m uint32) (int, int) {
 		if m != w.Live || len(w.Groups) != 1 {
 			w.Fail(exec.LaunchFailed, "barrier reached by lanes %08x of %08x: all lanes of a warp come together", m, w.Live)
 		}
@@ -186,7 +200,43 @@ func (p *parser) bar() {
 		if threads >= 0 {
 			wanted = int(int32(w.R[threads][first(m)]))
 		}
-		w.Arrive(int(w.R[id][first(m)]), wanted, wait)
+		return int(w.R[id][first(m)]), wanted
+	}
+}
+
+// barVote is a barrier at which threads vote.
+func (p *parser) barVote() {
+	how := p.one("popc", "and", "or")
+	t := p.one("pred", "u32")
+	if how == "" || (how == "popc") != (t == "u32") {
+		p.fail("form of bar.red is not known: %s", p.in.Text)
+	}
+	p.want(3, 4)
+	last := len(p.args) - 1
+	q, neg := p.pred(p.args[last])
+	place := p.barrier(p.args[1:last])
+	d := -1
+	if how == "popc" {
+		d = p.dst(p.args[0], 32)
+	} else if d = p.predDst(p.args[0]); d < 0 {
+		p.fail("%s without a result", p.op)
+	}
+	p.in.Run = func(w *exec.Warp, m uint32) {
+		id, wanted := place(w, m)
+		w.Vote(id, wanted, bits.OnesCount32(flip(w.P[q], neg)&m), bits.OnesCount32(m), func(yes, votes int) {
+			switch {
+			case how == "popc":
+				for lane := range 32 {
+					if m>>lane&1 != 0 {
+						w.R[d][lane] = uint32(yes)
+					}
+				}
+			case (how == "or" && yes > 0) || yes == votes:
+				w.P[d] |= m
+			default:
+				w.P[d] &^= m
+			}
+		})
 	}
 }
 
@@ -202,7 +252,15 @@ func first(m uint32) int {
 
 // fence orders memory; accesses are done in order here.
 func (p *parser) fence() {
-	for _, mod := range []string{"sc", "acq_rel", "cta", "gpu", "gl", "sys"} {
+	switch p.one("proxy", "mbarrier_init") {
+	case "proxy":
+		p.proxyFence()
+		return
+	case "mbarrier_init":
+		p.initFence()
+		return
+	}
+	for _, mod := range []string{"sc", "acq_rel", "cta", "cluster", "gpu", "gl", "sys"} {
 		p.has(mod)
 	}
 	p.in.Kind = exec.Effect

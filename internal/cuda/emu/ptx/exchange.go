@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"math/bits"
+
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
 )

@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"math"
+
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
 )
@@ -19,7 +20,7 @@ func (p *parser) float32() {
 	if p.op == "div" && (rounding == "approx" || rounding == "full") && !sat {
 		p.want(3, 3)
 		p.result(32)
-		p.approximate2(p.src(p.args[1], 32), p.src(p.args[2], 32), ftz, false, func(a, b uint32) float64 {
+		p.approximate2(p.src(p.args[1], 32), p.src(p.args[2], 32), ftz, func(a float32) bool { return a == 0 }, func(a, b uint32) float64 {
 			return float64(arith.F32(a)) / float64(arith.F32(b))
 		})
 		return
@@ -134,6 +135,19 @@ func (p *parser) fastFloat(src [3]int) {
 				D[i] = arith.Bits32(arith.F32(X[i]) - arith.F32(Y[i]))
 			}
 		}
+	case "fma":
+		z := src[2]
+		p.in.Run = func(w *exec.Warp, _ uint32) {
+			D, X, Y, Z := &w.R[d], &w.R[x], &w.R[y], &w.R[z]
+			for i := range D {
+				s := float64(arith.F32(X[i]))*float64(arith.F32(Y[i])) + float64(arith.F32(Z[i]))
+				if math.Float64bits(s)&0x0fff_ffff != 0 { // far from a tie: arith.Fused sees to the others
+					D[i] = arith.Bits32(float32(s))
+				} else {
+					D[i] = arith.Fused(X[i], Y[i], Z[i])
+				}
+			}
+		}
 	case "mul":
 		p.in.Run = func(w *exec.Warp, _ uint32) {
 			D, X, Y := &w.R[d], &w.R[x], &w.R[y]
@@ -201,15 +215,29 @@ func (p *parser) approximate() {
 		p.wide1(x, func(a uint64) uint64 { return arith.Bits64(f(arith.F64(a))) })
 	case t == "f64" && kind == "approx" && ftz && (p.op == "rcp" || p.op == "rsqrt"):
 		p.wide1(x, func(a uint64) uint64 { return arith.Bits64(f(arith.F64(a))) &^ 0xffff_ffff }) // only the upper half is computed
+	case t == "f64" && kind == "approx" && p.op == "rsqrt":
+		d := p.in.Dst
+		p.in.Run = func(w *exec.Warp, _ uint32) {
+			for i, a := range w.D[x] {
+				w.D[d][i] = arith.Nudge64(a, arith.Bits64(f(arith.F64(a))), w.Block.Device.Seed)
+			}
+		}
 	case t != "f32" || (kind != "approx" && !exact):
 	default:
-		p.approximate2(x, x, ftz, exact, func(a, _ uint32) float64 { return f(float64(arith.F32(a))) })
+		sure := func(a float32) bool { return a == 0 }
+		if p.op == "ex2" { // powers of two are exact: CUDA's own exp and tanh build on that
+			sure = func(a float32) bool { return a == float32(math.Trunc(float64(a))) }
+		}
+		if exact {
+			sure = func(float32) bool { return true }
+		}
+		p.approximate2(x, x, ftz, sure, func(a, _ uint32) float64 { return f(float64(arith.F32(a))) })
 	}
 }
 
 // approximate2 computes a function of two float32 whose result is off by a unit in the last place for
-// some inputs, unless it is exact or the first of them is zero: such results are documented.
-func (p *parser) approximate2(x, y int, ftz, exact bool, f func(a, b uint32) float64) {
+// some inputs, but not where sure says so of the first one.
+func (p *parser) approximate2(x, y int, ftz bool, sure func(a float32) bool, f func(a, b uint32) float64) {
 	d := p.in.Dst
 	p.in.Run = func(w *exec.Warp, _ uint32) {
 		seed := w.Block.Device.Seed
@@ -219,7 +247,7 @@ func (p *parser) approximate2(x, y int, ftz, exact bool, f func(a, b uint32) flo
 				a, b = arith.Flush(a), arith.Flush(b)
 			}
 			v := arith.Bits32(float32(f(a, b)))
-			if !exact && a<<1 != 0 {
+			if !sure(arith.F32(a)) {
 				v = arith.Nudge(a^b*31, v, seed)
 			}
 			if ftz {

@@ -212,6 +212,36 @@ var floatOps = []op{
 	{"neg.bf16x2 $o, $a", "w>w", func(a, _, _ uint64) uint64 { return a ^ 0x8000_8000 }},
 	{"abs.f16 $o, $a", "h>h", func(a, _, _ uint64) uint64 { return a & 0x7fff }},
 
+	{"setp.gt.f16 $o, $a, $b", "hh>p", func(a, b, _ uint64) uint64 { return b2u(arith.FromF16(uint32(a)) > arith.FromF16(uint32(b))) }},
+	{"setp.lt.ftz.f32 $o, $a, $b", "ww>p", func(a, b, _ uint64) uint64 { return b2u(flushed(f32(a)) < flushed(f32(b))) }},
+	{"fma.rn.relu.bf16x2 $o, $a, $b, $c", "www>w", both(relu16(half16("bf16", fma16)))},
+	{"fma.rn.sat.f16 $o, $a, $b, $c", "hhh>h", sat16(half16("f16", fma16))},
+	{"max.bf16x2 $o, $a, $b", "ww>w", both(func(a, b, _ uint64) uint64 {
+		return to16("bf16", -least(-float64(f32(a<<16)), -float64(f32(b<<16))))
+	})},
+	{"min.f16 $o, $a, $b", "hh>h", func(a, b, _ uint64) uint64 {
+		return to16("f16", least(float64(arith.FromF16(uint32(a))), float64(arith.FromF16(uint32(b)))))
+	}},
+	{"sub.rz.f32 $o, $a, $b", "ww>w", func(a, b, _ uint64) uint64 { return toZero(f32(a), 1, -f32(b)) }},
+	{"mul.rz.f32 $o, $a, $b", "ww>w", func(a, b, _ uint64) uint64 {
+		return toZero(f32(a), f32(b), float32(math.Copysign(0, float64(f32(a)*f32(b)))))
+	}},
+	{"fma.rn.ftz.f32 $o, $a, $b, $c", "www>w", func(a, b, c uint64) uint64 {
+		return r32(flushed(f32(fma32(flushed(f32(a)), flushed(f32(b)), flushed(f32(c)), false))))
+	}},
+	{"mul.sat.ftz.f32 $o, $a, $b", "ww>w", func(a, b, _ uint64) uint64 {
+		if x := flushed(flushed(f32(a)) * flushed(f32(b))); x > 0 {
+			return r32(min(x, 1))
+		}
+		return 0
+	}},
+	{"sub.f64 $o, $a, $b", "dd>d", func(a, b, _ uint64) uint64 { return r64(f64(a) - f64(b)) }},
+	{"max.f64 $o, $a, $b", "dd>d", func(a, b, _ uint64) uint64 { return r64(-least(-f64(a), -f64(b))) }},
+	{"neg.f64 $o, $a", "d>d", func(a, _, _ uint64) uint64 { return a ^ 1<<63 }},
+	{"abs.f64 $o, $a", "d>d", func(a, _, _ uint64) uint64 { return a &^ (1 << 63) }},
+	{"copysign.f64 $o, $a, $b", "dd>d", func(a, b, _ uint64) uint64 { return a&(1<<63) | b&^(1<<63) }},
+	{"set.lt.f16.f16 $o, $a, $b", "hh>h", func(a, b, _ uint64) uint64 { return 0x3c00 * b2u(arith.FromF16(uint32(a)) < arith.FromF16(uint32(b))) }},
+
 	{"cvt.rn.bf16.f32 $o, $a", "w>h", func(a, _, _ uint64) uint64 { return to16("bf16", float64(f32(a))) }},
 	{"cvt.rn.f16.f32 $o, $a", "w>h", func(a, _, _ uint64) uint64 { return to16("f16", float64(f32(a))) }},
 	{"cvt.rn.f16.f64 $o, $a", "d>h", func(a, _, _ uint64) uint64 { return to16("f16", f64(a)) }},
@@ -265,6 +295,40 @@ var floatOps = []op{
 	{"cvt.rzi.s64.f64 $o, $a", "d>d", func(a, _, _ uint64) uint64 { return toInt(math.Trunc(f64(a)), 64, true, 1<<63) }},
 	{"cvt.rzi.u64.f32 $o, $a", "w>d", func(a, _, _ uint64) uint64 { return toInt(math.Trunc(float64(f32(a))), 64, false, 1<<63) }},
 	{"cvt.rmi.s32.f64 $o, $a", "d>w", func(a, _, _ uint64) uint64 { return toInt(math.Floor(f64(a)), 32, true, 1<<31) }},
+}
+
+// relu16 makes negative results zero.
+func relu16(f func(a, b, c uint64) uint64) func(a, b, c uint64) uint64 {
+	return func(a, b, c uint64) uint64 {
+		if v := f(a, b, c); v&0x8000 == 0 {
+			return v
+		}
+		return 0
+	}
+}
+
+// sat16 clamps results of f16 to [0, 1]; NaN becomes 0.
+func sat16(f func(a, b, c uint64) uint64) func(a, b, c uint64) uint64 {
+	return func(a, b, c uint64) uint64 {
+		v := f(a, b, c)
+		if v&0x8000 != 0 || v > 0x7c00 {
+			return 0
+		}
+		return min(v, 0x3c00)
+	}
+}
+
+// toZero is a·b+c rounded to zero.
+func toZero(a, b, c float32) uint64 {
+	v, ok := exact(float64(a), float64(b), float64(c))
+	if !ok || v.Sign() == 0 {
+		return r32(float32(float64(a)*float64(b) + float64(c)))
+	}
+	r, accuracy := v.Float32()
+	if (v.Sign() > 0 && accuracy == big.Above) || (v.Sign() < 0 && accuracy == big.Below) {
+		r = math.Nextafter32(r, 0)
+	}
+	return r32(r)
 }
 
 // to16 rounds a float64 to a 16-bit type.
@@ -347,7 +411,7 @@ func TestApproximations(t *testing.T) {
 				continue
 			}
 			d := int64(int32(got)) - int64(int32(r32(want)))
-			if d < -1 || d > 1 || (d != 0 && x == 0) {
+			if d < -1 || d > 1 || (d != 0 && (x == 0 || (name[0] == 'e' && x == float32(math.Trunc(float64(x)))))) {
 				t.Errorf("%s of %g: %g, want %g", name, x, f32(got), want)
 				break
 			}
@@ -358,6 +422,9 @@ func TestApproximations(t *testing.T) {
 		if off == 0 {
 			t.Errorf("%s is always exact", name)
 		}
+	}
+	if a, b := arith.Nudge64(9, 0x3ff0_0000_0000_0000, 1), uint64(0x3ff0_0000_0000_0000); a > b+1 || a < b-1 || arith.Nudge64(9, 0, 1) != 0 {
+		t.Error("an approximation in float64 is far off, or zero moves")
 	}
 	if a, b := arith.Nudge(1, 0x3f80_0000, 1), arith.Nudge(1, 0x3f80_0000, 1); a != b {
 		t.Error("an approximation does not repeat")

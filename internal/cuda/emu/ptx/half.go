@@ -1,8 +1,10 @@
 package ptx
 
 import (
-	"ossian/internal/cuda/emu/arith"
 	"strings"
+
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
 )
 
 // This file is arithmetic of the 16-bit floating types, alone and in pairs. Operations are done on
@@ -34,6 +36,10 @@ func (p *parser) half(t string) {
 	}
 	if !pair {
 		p.lanes3(src[0], src[1], src[2], f)
+		return
+	}
+	if t == "bf16" && p.op == "fma" && !relu && !sat && !nan {
+		p.fuseBF16(src)
 		return
 	}
 	p.lanes3(src[0], src[1], src[2], func(a, b, c uint32) uint32 {
@@ -84,5 +90,19 @@ func adjusted(f func(a, b, c uint32) uint32, kind arith.Float16, ftz, sat, relu 
 			v = 0
 		}
 		return v
+	}
+}
+
+// fuseBF16 is fma of pairs of bf16 without a call of a closure per half.
+func (p *parser) fuseBF16(src [3]int) {
+	d, x, y, z := p.in.Dst, src[0], src[1], src[2]
+	p.in.Run = func(w *exec.Warp, _ uint32) {
+		D, X, Y, Z := &w.R[d], &w.R[x], &w.R[y], &w.R[z]
+		for i := range D {
+			a, b, c := X[i], Y[i], Z[i]
+			low := arith.FusedBF16(arith.F32(a<<16), arith.F32(b<<16), arith.F32(c<<16))
+			high := arith.FusedBF16(arith.F32(a&^0xffff), arith.F32(b&^0xffff), arith.F32(c&^0xffff))
+			D[i] = low | high<<16
+		}
 	}
 }

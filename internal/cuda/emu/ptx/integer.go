@@ -1,9 +1,10 @@
 package ptx
 
 import (
+	"strings"
+
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
-	"strings"
 )
 
 // This file is integer arithmetic. Operations of 16 bits are those of 32 on widened operands, cut

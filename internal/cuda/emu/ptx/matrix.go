@@ -14,6 +14,8 @@ func (p *parser) cp() {
 	}
 	p.in.Kind = exec.Effect
 	switch {
+	case p.has("bulk"):
+		p.bulk()
 	case p.has("commit_group"):
 		p.want(0, 0)
 		p.in.Run = func(w *exec.Warp, m uint32) {
@@ -134,21 +136,9 @@ func (p *parser) mma() {
 		deep = 1
 	}
 	p.want(4, 4)
-	list := func(s string, n int, find func(s string, bits int) int) (regs []int) {
-		for _, part := range vector(s) {
-			regs = append(regs, find(part, 32))
-		}
-		if len(regs) != n {
-			p.fail("%d registers, not %d: %s", len(regs), n, p.in.Text)
-		}
-		return regs
-	}
-	d, a, b, c := list(p.args[0], 4, p.dst), list(p.args[1], 2*deep, p.src), list(p.args[2], deep, p.src), list(p.args[3], 4, p.src)
+	d, a, b, c := p.list(p.args[0], 4, p.dst), p.list(p.args[1], 2*deep, p.src), p.list(p.args[2], deep, p.src), p.list(p.args[3], 4, p.src)
 	kind := shape + "." + types[1]
-	widen := func(v uint32) (low, high float32) { return arith.F32(v << 16), arith.F32(v &^ 0xffff) }
-	if types[1] == "f16" {
-		widen = func(v uint32) (low, high float32) { return arith.FromF16(v & 0xffff), arith.FromF16(v >> 16) }
-	}
+	widen := arith.Halves(types[1])
 	p.in.Kind = exec.Effect
 	p.in.Run = func(w *exec.Warp, m uint32) {
 		w.All(m)
@@ -167,6 +157,17 @@ func (p *parser) mma() {
 		multiply(w, d, c, &x, &y)
 		w.Block.Count.Multiplied(kind, 1)
 	}
+}
+
+// list looks up n registers in braces.
+func (p *parser) list(s string, n int, find func(s string, bits int) int) (regs []int) {
+	for _, part := range vector(s) {
+		regs = append(regs, find(part, 32))
+	}
+	if len(regs) != n {
+		p.fail("%d registers, not %d: %s", len(regs), n, p.in.Text)
+	}
+	return regs
 }
 
 // multiply adds the products of x and y to c. Each element is a sum of its own row and column alone;

@@ -1,9 +1,10 @@
 package ptx
 
 import (
+	"strings"
+
 	"ossian/internal/cuda/emu/arith"
 	"ossian/internal/cuda/emu/exec"
-	"strings"
 )
 
 // mov copies registers, packs and unpacks them, and reads special ones.
@@ -121,38 +122,12 @@ func (p *parser) special(name string, size int) {
 	if len(axis) > 1 || k < 0 {
 		p.fail("register %q is not known", name)
 	}
-	perLane := map[string]func(w *exec.Warp, lane int) uint64{
-		"%tid": func(w *exec.Warp, lane int) uint64 {
-			n, size := uint32(w.ID*32+lane), &w.Block.Size
-			return uint64([3]uint32{n % size[0], n / size[0] % size[1], n / size[0] / size[1]}[k])
-		},
-		"%ctaid":   func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.At[k]) },
-		"%ntid":    func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Size[k]) },
-		"%nctaid":  func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Grid[k]) },
-		"%laneid":  func(_ *exec.Warp, lane int) uint64 { return uint64(lane) },
-		"%warpid":  func(w *exec.Warp, _ int) uint64 { return uint64(w.ID) },
-		"%nwarpid": func(w *exec.Warp, _ int) uint64 { return 64 },
-		"%smid": func(w *exec.Warp, _ int) uint64 {
-			return uint64(w.Block.Index) % uint64(w.Block.Device.Multiprocessors)
-		},
-		"%nsmid":       func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Device.Multiprocessors) },
-		"%gridid":      func(*exec.Warp, int) uint64 { return 1 },
-		"%lanemask_eq": func(_ *exec.Warp, lane int) uint64 { return 1 << lane },
-		"%lanemask_lt": func(_ *exec.Warp, lane int) uint64 { return 1<<lane - 1 },
-		"%lanemask_le": func(_ *exec.Warp, lane int) uint64 { return 2<<lane - 1 },
-		"%lanemask_gt": func(_ *exec.Warp, lane int) uint64 { return uint64(exec.AllLanes) &^ (2<<lane - 1) },
-		"%lanemask_ge": func(_ *exec.Warp, lane int) uint64 { return uint64(exec.AllLanes) &^ (1<<lane - 1) },
-		"%clock":       func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Count.Warp) },
-		"%clock64":     func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Count.Warp) },
-		"%globaltimer": func(w *exec.Warp, _ int) uint64 { return uint64(w.Block.Count.Warp) },
-		"%dynamic_smem_size": func(w *exec.Warp, _ int) uint64 {
-			return uint64(len(w.Block.Shared) - w.Block.Kernel.Shared)
-		},
-		"%total_smem_size": func(w *exec.Warp, _ int) uint64 { return uint64(len(w.Block.Shared)) },
-	}
-	f := perLane[base]
-	if f == nil || (axis != "") != (base == "%tid" || base == "%ctaid" || base == "%ntid" || base == "%nctaid") {
+	f := exec.Special(base, axis != "", k)
+	if f == nil {
 		p.fail("register %q is not known", name)
+	}
+	if strings.Contains(base, "cluster") {
+		p.since(90, false)
 	}
 	d, put := p.in.Dst, p.put(size)
 	p.in.Run = func(w *exec.Warp, _ uint32) {

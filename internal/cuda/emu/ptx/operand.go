@@ -1,10 +1,12 @@
 package ptx
 
 import (
-	"ossian/internal/cuda/emu/arith"
-	"ossian/internal/cuda/emu/exec"
 	"strconv"
 	"strings"
+
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
+	"ossian/internal/cuda/emu/flow"
 )
 
 // This file takes instructions apart: guard, opcode, modifiers, operands. Decoders ask for what
@@ -13,7 +15,7 @@ import (
 // instruction decodes one statement and appends it to the kernel.
 func (p *parser) instruction(text string) {
 	in := exec.Inst{Guard: -1, Line: p.line, Text: text}
-	p.in, p.use = &in, use{}
+	p.in, p.use = &in, flow.Use{}
 	rest := text
 	if strings.HasPrefix(rest, "@") {
 		var guard string
@@ -118,6 +120,21 @@ func (p *parser) lastType() (t string, bits int) {
 	return t, bits
 }
 
+// flowing is the number that package flow knows a register by. The kinds take turns, since all of them
+// grow while a kernel is read.
+func (p *parser) flowing(r reg) int {
+	switch r.bits {
+	case 1:
+		return 3 * r.n
+	case 64:
+		return 3*r.n + 1
+	}
+	return 3*r.n + 2
+}
+
+func (p *parser) reads(r reg)  { p.use.Reads = append(p.use.Reads, p.flowing(r)) }
+func (p *parser) writes(r reg) { p.use.Writes = append(p.use.Writes, p.flowing(r)) }
+
 // lookup finds a register by its name.
 func (p *parser) lookup(name string) (reg, bool) {
 	for i := len(p.scopes) - 1; i >= 0; i-- {
@@ -144,7 +161,7 @@ func (p *parser) register(s string, bits int, wide bool) (reg, bool) {
 // It is of the 64-bit file for bits = 64, else of the other.
 func (p *parser) src(s string, bits int) int {
 	if r, ok := p.register(s, bits, false); ok {
-		p.use.reads = append(p.use.reads, r)
+		p.reads(r)
 		return r.n
 	}
 	if sym, ok := p.symbols[s]; ok {
@@ -185,7 +202,7 @@ func (p *parser) symbolAddress(name string, sym symbol, bits int) int {
 // wide returns a register of at least bits that is read, for instructions that allow it.
 func (p *parser) wide(s string, bits int) reg {
 	if r, ok := p.register(s, bits, true); ok {
-		p.use.reads = append(p.use.reads, r)
+		p.reads(r)
 		return r
 	}
 	if bits < 16 {
@@ -200,7 +217,7 @@ func (p *parser) dst(s string, bits int) int {
 	if !ok {
 		p.fail("%q is no register of %d bits", s, bits)
 	}
-	p.use.writes = append(p.use.writes, r)
+	p.writes(r)
 	return r.n
 }
 
@@ -210,7 +227,7 @@ func (p *parser) dstWide(s string, bits int) reg {
 	if !ok {
 		p.fail("%q is no register of %d bits or more", s, bits)
 	}
-	p.use.writes = append(p.use.writes, r)
+	p.writes(r)
 	return r
 }
 
@@ -281,7 +298,7 @@ func (p *parser) pred(s string) (n int, neg bool) {
 	if !ok || r.bits != 1 {
 		p.fail("%q is no predicate", s)
 	}
-	p.use.reads = append(p.use.reads, r)
+	p.reads(r)
 	return r.n, neg
 }
 
@@ -294,7 +311,7 @@ func (p *parser) predDst(s string) int {
 	if !ok || r.bits != 1 {
 		p.fail("%q is no predicate", s)
 	}
-	p.use.writes = append(p.use.writes, r)
+	p.writes(r)
 	return r.n
 }
 
@@ -352,7 +369,7 @@ func (p *parser) address(s string) (a exec.Address) {
 		if r.bits < 32 {
 			p.fail("register %s of %d bits as an address", inner, r.bits)
 		}
-		p.use.reads = append(p.use.reads, r)
+		p.reads(r)
 		a.Reg, a.Wide = r.n, r.bits == 64
 		return a
 	}

@@ -169,6 +169,33 @@ var integerOps = []op{
 	{"mov.b64 $o, {$a, $b, $c, $a}", "hhh>d", func(a, b, c uint64) uint64 { return a | b<<16 | c<<32 | a<<48 }},
 	{"{\n.reg .b32 %t;\nmov.b32 %t, 5;\nadd.u32 $o, $a, %t;\n}", "w>w", func(a, _, _ uint64) uint64 { return w(int64(a + 5)) }},
 
+	{"setp.lt.u32 %q, $a, $b;\nsetp.lt.u32 %po, $b, $c;\nand.pred %q, %q, !%po;\nmov.pred $o, %q", "www>p", func(a, b, c uint64) uint64 { return b2u(a < b && b >= c) }},
+	{"setp.lt.u32 %q, $a, $b;\nsetp.lt.u32 %po, $b, $c;\nor.pred $o, %q, %po", "www>p", func(a, b, c uint64) uint64 { return b2u(a < b || b < c) }},
+	{"setp.lt.u32 %q, $a, $b;\nsetp.lt.u32 %po, $b, $c;\nxor.pred $o, %q, %po", "www>p", func(a, b, c uint64) uint64 { return b2u((a < b) != (b < c)) }},
+	{"setp.lt.u32 %q, $a, $b;\nnot.pred $o, %q", "ww>p", func(a, b, _ uint64) uint64 { return b2u(a >= b) }},
+	{"setp.lt.u32 %q, $a, $b;\nmov.pred $o, -1;\n@%q mov.pred $o, 0", "ww>p", func(a, b, _ uint64) uint64 { return b2u(a >= b) }},
+	{"setp.lt.u32 %q, $a, $b;\nsetp.gt.or.u32 $o, $a, $c, %q", "www>p", func(a, b, c uint64) uint64 { return b2u(a > c || a < b) }},
+	{"setp.lt.u32 %q, $a, $b;\nsetp.gt.xor.u32 $o, $a, $c, %q", "www>p", func(a, b, c uint64) uint64 { return b2u((a > c) != (a < b)) }},
+	{"mul.hi.u32 %t, $a, $b;\nsub.cc.u32 %t, %t, $c;\nsubc.cc.u32 %t, $a, $b;\nsubc.u32 $o, $c, $b", "www>w", func(a, b, c uint64) uint64 {
+		borrow := b2u(a*b>>32 < c)
+		return w(int64(c - b - b2u(a < b+borrow)))
+	}},
+	{"add.cc.u64 %at, $a, $b;\naddc.u64 $o, $c, 0", "ddd>d", func(a, b, c uint64) uint64 { _, carry := bits.Add64(a, b, 0); return c + carry }},
+	{"sub.cc.u64 %at, $a, $b;\nsubc.u64 $o, $c, 0", "ddd>d", func(a, b, c uint64) uint64 { return c - b2u(a < b) }},
+	{"mad.lo.cc.u64 %at, $a, $b, $c;\nmadc.hi.u64 $o, $a, $b, 0", "ddd>d", func(a, b, c uint64) uint64 {
+		v := wide(a)
+		return v.Mul(v, wide(b)).Add(v, wide(c)).Rsh(v, 64).Uint64()
+	}},
+	{"mad.hi.s32 $o, $a, $b, $c", "www>w", func(a, b, c uint64) uint64 { return w(s32(a)*s32(b)>>32 + s32(c)) }},
+	{"mad.wide.s16 $o, $a, $b, $c", "hhw>w", func(a, b, c uint64) uint64 { return w(s16(a)*s16(b) + s32(c)) }},
+	{"neg.s16 $o, $a", "h>h", func(a, _, _ uint64) uint64 { return h(-s16(a)) }},
+	{"bfind.s32 $o, $a", "w>w", func(a, _, _ uint64) uint64 { return w(int64(bits.Len64(uint64(max(s32(a), ^s32(a))))) - 1) }},
+	{"bfind.u64 $o, $a", "d>w", func(a, _, _ uint64) uint64 { return w(int64(bits.Len64(a)) - 1) }},
+	{"setp.lt.s32 $o, $a, $b", "ww>p", func(a, b, _ uint64) uint64 { return b2u(s32(a) < s32(b)) }},
+	{"setp.eq.u16 $o, $a, $b", "hh>p", func(a, b, _ uint64) uint64 { return b2u(a == b) }},
+	{"mov.u32 $o, %t;\nsub.u32 $o, $o, %t;\nadd.u32 $o, $o, $a", "w>w", func(a, _, _ uint64) uint64 { return a }},
+	{"fence.acq_rel.gpu;\nmembar.cta;\nprefetch.global.L2 [%at];\nnanosleep.u32 20;\nmov.b32 $o, $a", "w>w", func(a, _, _ uint64) uint64 { return a }},
+
 	{"cvt.s64.s32 $o, $a", "w>d", func(a, _, _ uint64) uint64 { return uint64(s32(a)) }},
 	{"cvt.u64.u32 $o, $a", "w>d", func(a, _, _ uint64) uint64 { return a }},
 	{"cvt.u32.u64 $o, $a", "d>w", func(a, _, _ uint64) uint64 { return w(int64(a)) }},

@@ -9,10 +9,13 @@ package ptx
 import (
 	"encoding/binary"
 	"fmt"
-	"ossian/internal/cuda/emu/arith"
-	"ossian/internal/cuda/emu/exec"
+	"slices"
 	"strconv"
 	"strings"
+
+	"ossian/internal/cuda/emu/arith"
+	"ossian/internal/cuda/emu/exec"
+	"ossian/internal/cuda/emu/flow"
 )
 
 var le = binary.LittleEndian
@@ -24,6 +27,8 @@ type Module struct {
 	Kernels   map[string]*exec.Kernel
 	Variables []Variable
 	places    []place
+
+	dynamicAlign int // of dynamic shared memory
 }
 
 // A Variable is memory that a module brings along.
@@ -39,11 +44,24 @@ type place struct {
 	reg, variable int
 }
 
-// Place tells the kernels where the module's variables are.
-func (m *Module) Place(at []uint64) {
-	for _, p := range m.places {
-		p.kernel.Regs64[p.reg] = fill64(at[p.variable])
+// At returns the kernels of a module whose variables are at these addresses. A module may be used in
+// several places at a time.
+func (m *Module) At(addresses []uint64) map[string]*exec.Kernel {
+	if len(m.places) == 0 {
+		return m.Kernels
 	}
+	placed := map[string]*exec.Kernel{}
+	for name, k := range m.Kernels {
+		copied := *k
+		copied.Regs64 = slices.Clone(k.Regs64)
+		for _, p := range m.places {
+			if p.kernel == k {
+				copied.Regs64[p.reg] = fill64(addresses[p.variable])
+			}
+		}
+		placed[name] = &copied
+	}
+	return placed
 }
 
 // A reg is a register; bits is 1 for predicates.
@@ -51,9 +69,6 @@ type reg struct {
 	bits int
 	n    int
 }
-
-// A use is what an instruction reads and writes.
-type use struct{ reads, writes []reg }
 
 // A param is one parameter: its place among all.
 type param struct{ at, size int }
@@ -82,14 +97,15 @@ type parser struct {
 
 	k      *exec.Kernel
 	params map[string]param
-	uses   []use // of the instructions of k
+	uses   []flow.Use        // of the instructions of k
+	steps  map[int]flow.Step // what instructions mean to products by warpgroups, by their index
 	scopes []*scope
 	tables map[string][]string // .branchtargets
 	fixes  []fix
 	consts map[constant]int // made registers
 
 	in   *exec.Inst // being decoded
-	use  use        // of it
+	use  flow.Use   // of it
 	op   string     // its first word, the others are
 	mods []string
 	args []string
@@ -265,7 +281,7 @@ func (p *parser) target(s string) {
 func (p *parser) entry(name string) {
 	p.k = &exec.Kernel{Name: name, Grain: 16}
 	p.scopes, p.fixes, p.uses, p.consts, p.params = nil, nil, nil, map[constant]int{}, map[string]param{}
-	p.symbols, p.tables = map[string]symbol{}, map[string][]string{}
+	p.symbols, p.tables, p.steps = map[string]symbol{}, map[string][]string{}, map[int]flow.Step{}
 	for name, s := range p.outer {
 		p.symbols[name] = s
 	}
@@ -281,8 +297,19 @@ func (p *parser) entry(name string) {
 	p.body()
 	p.link()
 	p.placeDynamic()
-	if err := scan(p.k, p.uses); err != nil {
-		panic(*err)
+	p.followRegisters()
+}
+
+// followRegisters ends the reading of a kernel that uses registers wrongly on one of its paths.
+func (p *parser) followRegisters() {
+	registers := 3 * max(p.k.Preds, len(p.k.Regs64), len(p.k.Regs32))
+	if at := flow.Unset(p.k, p.uses, registers); at >= 0 {
+		p.line = p.k.Code[at].Line
+		p.fail("a register is read that nothing has set before: %s", p.k.Code[at].Text)
+	}
+	if at, fault := flow.Products(p.k, p.uses, p.steps); fault != "" {
+		p.line = p.k.Code[at].Line
+		p.fail("%s: %s", fault, p.k.Code[at].Text)
 	}
 }
 
@@ -319,7 +346,7 @@ func (p *parser) declared(words []string) (name string, bytes, align int) {
 	width := 0
 	for i, word := range words {
 		switch {
-		case word == ".align" && i+1 < len(words):
+		case word == ".align" && i+1 < len(words) && indexOf(words, ".ptr") < 0: // behind .ptr it is that of the memory
 			align = p.count(words[i+1])
 		case word[0] == '.' && arith.TypeBits(word[1:]) >= 8:
 			width = arith.TypeBits(word[1:]) / 8
@@ -368,6 +395,7 @@ func (p *parser) variable(words []string, init string, into map[string]symbol) {
 	switch {
 	case indexOf(words, ".shared") >= 0 && indexOf(words, ".extern") >= 0:
 		into[name] = symbol{space: "shared", dynamic: true}
+		p.mod.dynamicAlign = max(p.mod.dynamicAlign, align)
 	case indexOf(words, ".shared") >= 0 && len(p.scopes) == 0:
 		into[name] = symbol{space: "shared", bytes: bytes, align: align}
 	case indexOf(words, ".shared") >= 0:
@@ -463,7 +491,7 @@ func (p *parser) statement() {
 	text := strings.Join(strings.Fields(p.until(";")), " ")
 	end := p.line
 	p.line = line
-	words := strings.Fields(text)
+	words := strings.Fields(strings.Replace(text, ".reg.", ".reg .", 1))
 	if len(words) == 0 { // spaces of kinds that PTX does not know
 		p.fail("%q is no statement", text)
 	}
@@ -537,7 +565,7 @@ func (p *parser) link() {
 // placeDynamic puts dynamic shared memory behind the static one, whose size is known only now.
 func (p *parser) placeDynamic() {
 	p.k.Shared = roundUp(p.k.Shared, 16)
-	start := roundUp(p.k.Shared, 128)
+	start := roundUp(p.k.Shared, max(p.mod.dynamicAlign, 128))
 	for key, n := range p.consts {
 		if !key.dynamic {
 			continue

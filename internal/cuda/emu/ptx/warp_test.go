@@ -105,6 +105,17 @@ mad.lo.u32 %r6, %r2, 100, %r1; mad.lo.u32 %r6, %r6, 100, %i; st.global.u32 [%d2]
 	}
 }
 
+// TestVotes holds barriers at which all threads of a block vote to the sums of it.
+func TestVotes(t *testing.T) {
+	out := launch(t, `setp.gt.u32 %p1, %i, 37; bar.red.popc.u32 %r1, 0, %p1; bar.red.and.pred %p2, 0, !%p1; bar.red.or.pred %p3, 1, 96, %p1;
+selp.b32 %r2, 1000, 0, %p2; selp.b32 %r3, 2000, 0, %p3; add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r3; st.global.u32 [%dout], %r1;`, [3]uint32{96, 1, 1}, nil, 96)
+	for i, got := range out {
+		if got != 2058 {
+			t.Fatalf("thread %d has %d, want 2058", i, got)
+		}
+	}
+}
+
 // TestLoads holds widths, signs and vectors of loads and stores to their definition.
 func TestLoads(t *testing.T) {
 	in := []uint32{0x8081_82fe, 0x1234_5678, 0xdead_beef, 0x0bad_f00d}

@@ -113,6 +113,11 @@ func (s *Step) run(r runner.Runner) (float64, error) {
 	return time.Since(began).Seconds(), nil
 }
 
+// quick is how many seconds a step takes whose weights, keys and values may all be in the caches. It is
+// timed behind one of its kind, as steps of a run are: behind a long step of another kind a row of
+// ossian-tiny takes up to 1.6 times as long. Longer steps leave nothing of the one before in the caches.
+const quick = 5e-3
+
 // leastRuns of each step are made, however long that takes.
 const leastRuns = 2
 
@@ -133,6 +138,11 @@ func measure(ctx context.Context, r runner.Runner, budget time.Duration) ([]*Ste
 			}
 			if err := ctx.Err(); err != nil {
 				return nil, err
+			}
+			if len(step.times) > 0 && step.times[len(step.times)-1] < quick {
+				if _, err := step.run(r); err != nil {
+					return nil, err
+				}
 			}
 			seconds, err := step.run(r)
 			if err != nil {

@@ -255,7 +255,7 @@ func findChanges(text string) []Change {
 	var out []Change
 	for _, match := range changeText.FindAllStringSubmatchIndex(text, 20) {
 		// "7081.34x2" is a figure of one of two, not a factor.
-		if after := text[match[5]:]; match[4] >= 0 && text[match[4]:match[5]] != "%" && after != "" && after[0] >= '0' && after[0] <= '9' {
+		if after := strings.TrimLeft(text[match[5]:], " "); match[4] >= 0 && text[match[4]:match[5]] != "%" && after != "" && after[0] >= '0' && after[0] <= '9' {
 			continue
 		}
 		value, ok := ParseNumber(strings.ReplaceAll(Submatch(text, match, 1), " ", ""))

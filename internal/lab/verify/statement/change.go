@@ -41,7 +41,7 @@ type gain struct {
 var (
 	arrowBetween  = regexp.MustCompile(`(?i)^[^0-9]{0,16}?(?:→|->|-->|=>|⇒)[^0-9]{0,12}$`)
 	toBetween     = regexp.MustCompile(`(?i)^[^0-9.;]{0,24}?(?:\bto\b|\bauf\b|\bà\b|到|至)[^0-9.;]{0,16}$`)
-	fromBetween   = regexp.MustCompile(`(?i)^[^0-9;]{0,30}?\b(?:up from|down from|from|instead of|rather than|compared to|compared with|as opposed to|in place of|statt|gegenüber)\b[^0-9;]{0,30}$`)
+	fromBetween   = regexp.MustCompile(`(?i)^[^0-9;:(]{0,40}?\b(?:up from|down from|from|instead of|rather than|compared to|compared with|as opposed to|in place of|statt|gegenüber)\b[^0-9;]{0,30}$`)
 	versusBetween = regexp.MustCompile(`(?i)^[^0-9;]{0,40}?\b(?:vs\.?|versus|against|gegen|than)\b[^0-9;]{0,40}$`)
 	thenBetween   = regexp.MustCompile(`(?i)^[^0-9;]{0,30}?\b(?:before|without|previously|vorher)\b[^0-9;]{0,50}?$`)
 	fromBefore    = regexp.MustCompile(`(?i)(?:\bfrom\b|\bvon\b|从|由)[^0-9]{0,24}$`)
@@ -53,9 +53,9 @@ var (
 	quickWords   = `faster|quicker|speed[- ]?ups?|better|schneller|加速|快`
 	downWords    = `less|lower(?:ed|s)?|fewer|reduction|reduc(?:ed|es|ing)|decrease[ds]?|decreasing|drop(?:ped|s)?|smaller|slower|saved|savings?|cuts?|shorter|worse|loss|regression|down\b|weniger|langsamer|niedriger|降低|减少|下降`
 	changeAfter  = regexp.MustCompile(`(?i)^(?:[ -](?:relative|throughput|latency|overall|total|net|end-to-end|performance|TTFT|TPOT|ITL|E2E|decode|prefill|P99|mean|median|token)){0,2}[ -]?\(?(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))`)
-	changeBefore = regexp.MustCompile(`(?i)(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))(?:(?: |了)(?:(?:overall|total|end-to-end|e2e|serving|inference|system|its|our|average|throughput|latency|performance|it|this|that|the|ttft|tpot|itl|rate|output|mean|median|p99|decode|speed) ){0,3}(?:by|of|um)? ?(?:(?:a|an|about|around|roughly|nearly|almost|over|more than|up to|~|≈|factor of|another) ?){0,2})?$`)
+	changeBefore = regexp.MustCompile(`(?i)(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))(?:(?: ?[:=]? |了)(?:(?:overall|total|end-to-end|e2e|serving|inference|system|its|our|average|throughput|latency|performance|it|this|that|the|ttft|tpot|itl|rate|output|mean|median|p99|decode|speed) ){0,3}(?:by|of|um)? ?(?:(?:a|an|about|around|roughly|nearly|almost|over|more than|up to|~|≈|factor of|another) ?){0,2})?$`)
 	// Between two figures and their change, nothing of another thing.
-	filler   = regexp.MustCompile(`(?i)^(?:[\s,:=(\[—–~≈+\-/)]|\b(?:a|an|or|i\.e\.|that is|which|makes?|it|so|this|these|also|are|means|gives|for|on|the|same|machine|hardware|is|about|around|roughly|nearly|almost|up|down|by|of|um|reduced|increased|decreased|improved|faster|slower|higher|lower|reduction|increase|decrease|improvement|gain|speedup|per|second|token|tokens|output|total|only|now|just|over|more|than|at least|vllm|sglang|sec|user|tok/s|tokens/s|req/s|ms|s|GB|GiB|MB)\b|提升|提高|降低|了)*$`)
+	filler   = regexp.MustCompile(`(?i)^(?:[\s,:=(\[—–~≈+\-/)]|i\.e\.|\b(?:a|an|or|that is|which|makes?|it|so|this|these|also|are|means|gives|for|on|the|same|machine|hardware|is|about|around|roughly|nearly|almost|up|down|by|of|um|reduced|increased|decreased|improved|faster|slower|higher|lower|reduction|increase|decrease|improvement|gain|speedup|per|second|token|tokens|output|total|only|now|just|over|more|than|at least|vllm|sglang|sec|user|tok/s|tokens/s|req/s|ms|s|GB|GiB|MB)\b|提升|提高|降低|了)*$`)
 	foreign  = regexp.MustCompile(`(?i)^[ -]?(?:more |fewer |less |lower |higher |bigger |larger |smaller |cheaper |of (?:the |all |a |its |each |our |peak|those|requests|total)?)+ ?(?:the )?(?:gpus?|cards?|devices?|nodes?|cost|price|power|energy|memory|vram|requests|batch|parameters?|hardware|money|step|time\b|peak|bandwidth|users?|traffic|accuracy|lines|code|watts?|cases)|^[ -]?(?:fewer|less) (?:output |input )?tokens\b|^[ -]?(?:confidence|ci\b|of |load|utili[sz]|hit rate|quantile|percentile|sparsity|sla\b|accuracy|cheaper|discount|overhead|margin|fewer|noise|slack|idle|busy|headroom)`)
 	cautious = regexp.MustCompile(`(?i)(?:\b(?:at|under|within|with|only|top|p|of which|for|uses?|using|takes?|costs?|±|whereas|while|despite)|±) ?$`)
 	scaledBy = regexp.MustCompile(`(?i)normali[sz]ed|\bper[- ](gpu|device|card|npu)|/\s?(gpu|device|card|npu)|\beach (gpu|device|card)`)
@@ -66,7 +66,7 @@ func comparable(a, b *quantity) bool {
 	switch {
 	case a.isChange() && (a.kind != percent || b.kind != percent):
 		return false
-	case a.kind == devices || a.kind == money || a.ranged || b.ranged || a.signed || b.signed:
+	case a.kind == devices || a.ranged || b.ranged || a.signed || b.signed:
 		return false
 	case a.kind == b.kind:
 		return (a.kind != bare || a.unit == b.unit) && a.per == b.per && !(a.kind == users)
@@ -78,9 +78,10 @@ func comparable(a, b *quantity) bool {
 // second, and the second to the first.
 func pairsIn(s *sentence) []pair {
 	var out []pair
-	for i := 0; i+1 < len(s.quantities); i++ {
-		first, second := s.quantities[i], s.quantities[i+1]
-		between := s.text[first.end:second.start]
+	text, figures := withoutSettings(s)
+	for i := 0; i+1 < len(figures); i++ {
+		first, second := figures[i], figures[i+1]
+		between := text[first.end:second.start]
 		// A unit that only one has is that of both.
 		if first.kind == bare && !second.isChange() && second.kind != devices && second.kind != users && strings.TrimSpace(between) != "" {
 			adopt(&first, &second)
@@ -90,7 +91,7 @@ func pairsIn(s *sentence) []pair {
 		if !comparable(&first, &second) || first.number.Value <= 0 || second.number.Value <= 0 {
 			continue
 		}
-		before := s.text[:first.start]
+		before := text[:first.start]
 		found := pair{old: first, fresh: second, start: first.start, end: second.end, directed: true}
 		switch {
 		case arrowBetween.MatchString(between):
@@ -111,6 +112,28 @@ func pairsIn(s *sentence) []pair {
 		i++ // a figure is in one pair
 	}
 	return out
+}
+
+// settingBefore are words before a number that is no result: of a load, of a size, of a year.
+var settingBefore = regexp.MustCompile(`(?i)\b(?:concurrency|batch(?:[ -]sizes?)?|bs|tp|ep|dp|pp|size|length|len|context|top|rank|qps|port|case|table|step|level|depth|width|heads?|layers?|isl|osl|k|n|c|january|february|march|april|may|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)\.? ?(?:of |=|:)? ?$|@ ?$`)
+
+// withoutSettings are the figures of a sentence but for settings and years, whose digits are
+// blanks in the text.
+func withoutSettings(s *sentence) (string, []quantity) {
+	text := []byte(s.text)
+	var out []quantity
+	for i := range s.quantities {
+		q := s.quantities[i]
+		year := q.kind == bare && q.number.Value >= 1990 && q.number.Value < 2100 && len(q.number.Text) == 4
+		if q.kind == bare && (year || settingBefore.MatchString(s.text[:q.start])) {
+			for at := q.start; at < q.end; at++ {
+				text[at] = ' '
+			}
+			continue
+		}
+		out = append(out, q)
+	}
+	return string(text), out
 }
 
 // adopt gives a bare figure the kind and the unit of another.
@@ -144,7 +167,7 @@ func gainAt(s *sentence, index int) (gain, bool) {
 	case strings.HasPrefix(strings.ToLower(strings.TrimLeft(after, " ")), "scaling efficiency") || scalingBefore.MatchString(before):
 		found.share = true
 		return found, true
-	case foreign.MatchString(after) || (cautious.MatchString(before) && match == nil):
+	case denial.MatchString(before), foreign.MatchString(after) || (cautious.MatchString(before) && match == nil):
 		return found, false
 	case match != nil:
 		found.direction = directionOf(match)
@@ -161,6 +184,9 @@ func gainAt(s *sentence, index int) (gain, bool) {
 
 // byBefore is what stands right before the size of a change.
 var byBefore = regexp.MustCompile(`(?i)(?:\b(?:by|um)|提升了?|降低了?|增加了?|减少了?) ?$`)
+
+// denial says that something did not change by so much.
+var denial = regexp.MustCompile(`(?i)\b(?:not|never|rather than|instead of|no) (?:[a-z]+ ){0,2}(?:by )?$`)
 
 var scalingBefore = regexp.MustCompile(`(?i)scaling efficiency (?:of |is |= ?|: ?)?(?:about |~)?$`)
 
@@ -210,6 +236,28 @@ func (c *checker) checkChanges(s *sentence) {
 	}
 }
 
+var beforeAndAfter = regexp.MustCompile(`(?is)\b(?:before|baseline|old)\b.*\b(?:after|now|new|optimi[sz]ed)\b`)
+
+// checkTogether checks a short paragraph that gives two figures and their change a sentence
+// each: "Before: 1,000 tok/s. After: 1,500 tok/s. Improvement: 25 %."
+func (c *checker) checkTogether(p *paragraph) {
+	const most = 4 // sentences
+	if len(p.sentences) < 2 || len(p.sentences) > most {
+		return
+	}
+	joined := sentence{line: p.line}
+	for i := range p.sentences {
+		if len(p.sentences[i].quantities) > 2 {
+			return
+		}
+		joined.text += p.sentences[i].text + " "
+	}
+	joined.quantities = quantitiesIn(joined.text)
+	if beforeAndAfter.MatchString(joined.text) && len(joined.quantities) == 3 {
+		c.checkChanges(&joined)
+	}
+}
+
 // withinPair reports whether a percentage is itself one of two compared figures.
 func withinPair(pairs []pair, q *quantity) bool {
 	for _, p := range pairs {
@@ -256,7 +304,7 @@ func belongs(s *sentence, p *pair, g *gain, only bool) bool {
 	case g.end <= p.start && p.start-g.end <= reach && leadsTo.MatchString(s.text[g.end:p.start]):
 		return true
 	}
-	return only && (g.end <= p.start || g.start >= p.end)
+	return only && p.old.kind != bare
 }
 
 // withoutDifference is the text between two figures and their change, without the difference
@@ -333,6 +381,8 @@ func allowedFor(ratio document.Span, p *pair, g *gain) []document.Span {
 	lessIsBetter := p.old.kind == duration || p.old.kind == memory || p.old.kind == bare
 	fell := p.directed && ratio.Middle() < 1
 	switch {
+	case g.signed && g.number.Value < 0 && fell:
+		return []document.Span{fall}
 	case g.direction == downward && !fell && p.directed && !lessIsBetter:
 		return []document.Span{fall, rise}
 	case g.direction == downward:
@@ -359,9 +409,9 @@ func admits(q *quantity, actual document.Span) bool {
 	case q.about:
 		half = math.Max(half, 0.1*value)
 	}
-	// Rounded once more from a rounded figure.
+	// Rounded once more from a rounded figure, or cut instead of rounded.
 	half *= 1.1
-	return actual.Meets(document.Between(value-half, value+half))
+	return actual.Meets(document.Between(value-half, value+1.9*half))
 }
 
 // ratioText writes a ratio as a signed percentage, or as a factor of at least 1.
@@ -402,7 +452,7 @@ func (c *checker) checkScaling(s *sentence, p *pair, g *gain, ratio document.Spa
 			most = math.Max(most, s.quantities[i].number.Value)
 		}
 	}
-	if most < 2 || g.kind != percent || !(oneDevice.MatchString(s.text)) {
+	if most < 2 || g.kind != percent || !(oneDevice.MatchString(s.text) || fromOne.MatchString(s.text)) {
 		return
 	}
 	efficiency := document.Between(100*ratio.Low/most, 100*ratio.High/most)
@@ -410,6 +460,8 @@ func (c *checker) checkScaling(s *sentence, p *pair, g *gain, ratio document.Spa
 		c.find(Percentage, Certain, s, fmt.Sprintf("%s → %s on %.0f devices is %.1f %% of %.0f times as much", p.old.number.Text, p.fresh.number.Text, most, efficiency.Middle(), most), "an efficiency is the ratio of rates by that of devices")
 	}
 }
+
+var fromOne = regexp.MustCompile(`(?i)\bfrom (?:1|one) to\b`)
 
 var oneDevice = regexp.MustCompile(`(?i)\b(?:1|one|a single|single)[ -]?(?:x\s?)?(?:(?:nvidia|amd) )?(?:gpu|card|device|accelerator|[a-z]{1,3}[0-9]{2,4}\b|rtx)`)
 

@@ -190,7 +190,7 @@ func factsIn(s *sentence) facts {
 				last = found.role
 			}
 		case tokenRate:
-			found.role = rateRole(before+" "+q.unit+" "+after, q.per)
+			found.role = rateRole(before+" "+q.unit+" "+after, perEach(s, q))
 		case requestRate:
 			found.role = requestSpeed
 			if q.per != "" || otherSpeeds.MatchString(before) {
@@ -221,6 +221,22 @@ func factsIn(s *sentence) facts {
 		}
 	}
 	return out
+}
+
+// perEach is of one of what a rate is: "8 GPUs deliver 1,000 tok/s each".
+func perEach(s *sentence, q *quantity) string {
+	if q.per != "" || !strings.HasPrefix(s.text[q.end:], " each") {
+		return q.per
+	}
+	for i := range s.quantities {
+		switch s.quantities[i].kind {
+		case devices:
+			return "device"
+		case users:
+			return "user"
+		}
+	}
+	return "user"
 }
 
 var concurrencyBefore = regexp.MustCompile(`(?i)(?:concurrency|in[- ]flight|max_concurrency|max-concurrency|clients|users)(?: limit)? ?(?:of|is|=|:)? ?$`)
@@ -330,6 +346,10 @@ func labelFact(label string, number document.Number, unit string) (fact, bool) {
 		found.role, found.number = latency, times(found.number, scale)
 		return found, true
 	}
+	if scale, ok := timeScale(whole); ok && found.statistic != "" && statisticAlone.MatchString(label) {
+		found.role, found.number = otherTime, times(found.number, scale)
+		return found, true
+	}
 	switch {
 	case deviceLabel.MatchString(label):
 		found.role = deviceCount
@@ -358,6 +378,7 @@ func labelFact(label string, number document.Number, unit string) (fact, bool) {
 }
 
 var (
+	statisticAlone    = regexp.MustCompile(`(?i)^\W*(?:p[0-9]{2}|median|mean|avg\.?|average|min|max)\W*(?:\(? ?\[?(?:ms|s|sec|seconds)\]? ?\)?)?\W*$`)
 	skippedLabel      = regexp.MustCompile(`(?i)speedup|gain|improve|change|delta|Δ|diff|\bratio\b|increase|reduction|%|normali[sz]ed|relative|\bvs\b`)
 	deviceLabel       = regexp.MustCompile(`(?i)^\W*(?:(?:#|no\.|num(?:ber of)?|total) ?)?(?:gpus?|devices|accelerators|cards)(?: count)?\W*$`)
 	requestLabel      = regexp.MustCompile(`(?i)(?:reqs?|requests?|queries|prompts) ?(?:/|per) ?s|request throughput|\brps\b|\bqps\b`)

@@ -28,6 +28,15 @@ var (
 	oneStream = regexp.MustCompile(`(?i)\bbatch(?:[- ]size)?(?: of)? ?=? ?(?:1|one)\b|\bbs ?=? ?1\b|(?:single|one)[- ](?:user|stream|request|sequence|client)|concurrency(?: of)? ?[=:]? ?(?:1|one)\b|one (?:request|user|stream) at a time|batch[- ]1\b|\bc ?= ?1\b|a single (?:user|stream|request)`)
 )
 
+// severalStreams goes on with a list of which one is the first.
+var severalStreams = regexp.MustCompile(`^ ?(?:/|,|–|—|-|to\b|and\b|or\b|through\b) ?[0-9]`)
+
+// singleStream reports whether a text is about one request at a time, and no list of loads.
+func singleStream(text string) bool {
+	at := oneStream.FindStringIndex(text)
+	return at != nil && !severalStreams.MatchString(text[at[1]:])
+}
+
 // checkSentenceFacts checks a sentence that is about one run.
 func (c *checker) checkSentenceFacts(s *sentence) {
 	c.checkAccepted(s)
@@ -244,7 +253,7 @@ func (c *checker) checkInverse(f *facts) {
 	if !okGap || gap.number.Value <= 0 {
 		return
 	}
-	single := oneStream.MatchString(f.text)
+	single := f.place == "sentence" && singleStream(f.text)
 	speed, okSpeed := f.one(userSpeed)
 	if count, ok := f.one(userCount); ok && count.number.Value == 1 {
 		single = true

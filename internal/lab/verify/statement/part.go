@@ -113,13 +113,19 @@ func clauseAround(text string, q *quantity) (before, after string) {
 	if at := clauseStop.FindAllStringIndex(before, -1); len(at) > 0 {
 		before = before[at[len(at)-1][1]:]
 	}
+	if at := verbStop.FindStringIndex(after); at != nil {
+		after = after[:at[0]]
+	}
 	if at := clauseStop.FindStringIndex(after); at != nil {
 		after = after[:at[0]]
 	}
 	return before, after
 }
 
-var clauseStop = regexp.MustCompile(`(?i)[,;:()]|\b(?:so|which|and|but|thus|hence|therefore|resulting|giving|yielding|translat\w+|leads?|improv(?:es|ed)|with)\b|[0-9](?:%|x)? `)
+var clauseStop = regexp.MustCompile(`(?i)[,;:()]|\b(?:so|which|and|but|thus|hence|therefore|resulting|giving|yielding|translat\w+|leads?|with)\b|[0-9](?:%|x)? `)
+
+// verbStop begins what is said of something else.
+var verbStop = regexp.MustCompile(`(?i)\bimprov(?:es|ed)\b`)
 
 // speedOf are the factors by which something can have become faster, least and most, as a
 // percentage may be of the time or of the speed.
@@ -163,7 +169,7 @@ func (c *checker) checkPart(s *sentence, part, whole *effect, share document.Spa
 
 var (
 	totalBefore = regexp.MustCompile(`(?i)(?:\btotal\w*|together|combined|\badd(?:s|ing)? up|altogether|\bin all\b|\boverall\b|\bsums?\b|cumulative\w*|insgesamt|zusammen|合计|总共|总计)[^0-9.;]{0,40}$`)
-	totalAfter  = regexp.MustCompile(`(?i)^ ?(?:[a-z-]+ ){0,2}(?:in total|total|together|combined|overall|altogether)\b`)
+	totalAfter  = regexp.MustCompile(`(?i)^ ?(?:[a-z]+ ){0,2}(?:in total|total|together|combined|overall|altogether)\b`)
 	shareWords  = regexp.MustCompile(`(?i)\b(?:takes?|accounts? for|share|breakdown|of (?:the|a|each) (?:step|time|total)|spends?|utili[sz]ation|traffic|requests)\b`)
 	gainWords   = regexp.MustCompile(`(?i)` + upWords + `|` + quickWords + `|` + downWords + `|\bgives?\b|\badds?\b|\bspeed`)
 )

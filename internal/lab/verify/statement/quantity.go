@@ -133,7 +133,7 @@ func quantitiesIn(text string) []quantity {
 
 var (
 	nameBefore = regexp.MustCompile(`[A-Za-z0-9_.#:/@]$|[A-Za-z]-$|[0-9][,.]$|\b(?:v|version|step|section|table|fig(?:ure)?|port|line|row|pr|issue|seed) ?$`)
-	nameAfter  = regexp.MustCompile(`^(?:[:_][0-9A-Za-z]|\.[0-9]|,[0-9]|-[0-9]{2}-|[A-Za-z]+[0-9]|/[0-9])`)
+	nameAfter  = regexp.MustCompile(`^(?:[:_][0-9A-Za-z]|\.[0-9]|,[0-9]|-[0-9]{2}-|[A-Za-z]+[0-9]|/[0-9]|B\b)`)
 	wordBefore = regexp.MustCompile(`[A-Za-z_.:/]$`)
 	currency   = regexp.MustCompile(`[$€£]$`)
 )

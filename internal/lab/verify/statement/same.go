@@ -77,7 +77,7 @@ func convertible(a, b *quantity) bool {
 }
 
 var (
-	lessens   = regexp.MustCompile(`(?i)\b(?:reduc(?:es?|ed|ing)|cuts?|lower(?:s|ed)?|decreas(?:es?|ed)|sav(?:es?|ed|ing)|shrinks?|shorten(?:s|ed)?)\b[^0-9.;]{0,40}$`)
+	lessens   = regexp.MustCompile(`(?i)\b(?:reduc(?:es?|ed|ing)|cuts?|lower(?:s|ed)?|decreas(?:es?|ed)|sav(?:es?|ed|ing)|shrinks?|shorten(?:s|ed)?|drop(?:s|ped)?|fell|declin(?:es|ed))\b[^0-9.;]{0,40}$`)
 	reduction = regexp.MustCompile(`(?i)^ ?(?:reduction|less|lower|fewer|saved|savings?|decrease|shorter|smaller)\b`)
 	wholeOf   = regexp.MustCompile(`(?i)\b(?:MFU|MBU|HFU|cache hit rate|hit rate|acceptance rate|success rate|(?:model )?(?:flops?|bandwidth) utili[sz]ation|GPU utili[sz]ation|SM occupancy|memory bandwidth utili[sz]ation)\b[^0-9.;]{0,30}$`)
 	ofPeak    = regexp.MustCompile(`(?i)^ ?of (?:the )?(?:theoretical |peak |hardware )?(?:peak\b|memory bandwidth|bandwidth|roofline|peak flops|flops|HBM)`)
@@ -202,4 +202,71 @@ func meanOf(listed []document.Number, printed document.Number) bool {
 		}
 	}
 	return false
+}
+
+// An equation in words: "1,000 requests × 256 tokens = 256,000 tokens".
+var equation = regexp.MustCompile(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?= ?[~≈]? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%)?`)
+
+// operator is what goes on with a longer equation.
+var operator = regexp.MustCompile(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·÷=−] ?[A-Za-z$~≈]{1,12} ?$`)
+
+// checkEquations calculates what a sentence calculates.
+func (c *checker) checkEquations(s *sentence) {
+	for _, at := range equation.FindAllStringSubmatchIndex(s.text, 5) {
+		if operator.MatchString(s.text[:at[0]]) {
+			continue // a longer one
+		}
+		match := make([]string, 8)
+		for i := range match {
+			match[i] = strings.TrimSpace(document.Submatch(s.text, at, i))
+		}
+		left, okLeft := document.ParseNumber(match[1])
+		right, okRight := document.ParseNumber(match[4])
+		printed, ok := document.ParseNumber(match[6])
+		if !okLeft || !okRight || !ok || left.Value <= 0 || right.Value <= 0 || printed.Value <= 0 || match[7] != "" {
+			continue
+		}
+		left, right, printed = scaled(left, 1, false), scaled(right, 1, false), scaled(printed, 1, false)
+		follows := left.Span().Times(right.Span())
+		if match[3] == "/" || match[3] == "÷" {
+			follows = left.Span().Over(right.Span())
+		}
+		// In another unit it is a power of ten apart, in minutes or gibibytes another factor.
+		agree := false
+		for _, unit := range []float64{1, 1e-9, 1e-6, 1e-3, 1e3, 1e6, 1e9, 60, 3600, 1.0 / 60, 1.0 / 3600, 8, 1.0 / 8, 100} {
+			agree = agree || widen(document.Between(follows.Low*unit, follows.High*unit), 0.075).Meets(printed.Span())
+		}
+		if !agree {
+			c.find(Arithmetic, Certain, s, fmt.Sprintf("%s %s %s = %s", match[1], match[3], match[4], document.Figure(follows.Middle())), "beyond the rounding of the printed figures")
+		}
+	}
+}
+
+var (
+	slashedNames   = regexp.MustCompile(`(?i)\b((?:p[0-9]{2}(?:\.9)?|median|min|max)(?: ?/ ?(?:p[0-9]{2}(?:\.9)?|median|min|max)){1,5})\b[^0-9.;]{0,40}?([0-9][0-9,]*(?:\.[0-9]+)?(?: ?/ ?[0-9][0-9,]*(?:\.[0-9]+)?){1,5}) ?(?:ms|s|seconds|µs)\b`)
+	slashStatistic = map[string]int{"min": 0, "p25": 25, "p50": 50, "median": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99, "max": 1000}
+)
+
+// checkSlashed checks the order of "p50/p90/p99: 12/18/30 ms".
+func (c *checker) checkSlashed(s *sentence) {
+	for _, match := range slashedNames.FindAllStringSubmatch(s.text, 5) {
+		names, figures := strings.Split(strings.ToLower(match[1]), "/"), strings.Split(match[2], "/")
+		if len(names) != len(figures) {
+			continue
+		}
+		rank, last := -1, document.Number{}
+		for i := range names {
+			value, ok := document.ParseNumber(figures[i])
+			position, known := slashStatistic[strings.TrimSpace(names[i])]
+			if !ok || !known || position <= rank {
+				break // in no order that is known here
+			}
+			value = value.Rounded(false)
+			if rank >= 0 && value.Span().High < last.Span().Low {
+				c.find(Arithmetic, Certain, s, fmt.Sprintf("%s is %s, less than %s", strings.TrimSpace(names[i]), value.Text, last.Text), "a higher percentile is never less than a lower one")
+				break
+			}
+			rank, last = position, value
+		}
+	}
 }

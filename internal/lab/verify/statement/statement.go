@@ -81,12 +81,15 @@ func (c *checker) checkParagraph(paragraph *paragraph) {
 		c.checkBounds(sentence)
 		c.checkClock(sentence)
 		c.checkRuns(sentence)
-		c.checkSum(sentence)
+		c.checkEquations(sentence)
+		c.checkSlashed(sentence)
 	}
 	for _, sentence := range joinedBySemicolon(paragraph.sentences) {
+		c.checkSum(&sentence)
 		c.checkSentenceFacts(&sentence)
 	}
 	c.checkParts(paragraph)
+	c.checkTogether(paragraph)
 }
 
 // find adds a contradiction of a sentence.

@@ -252,7 +252,7 @@ func (g *grid) ofOtherRow(r, column int) bool {
 	cells := g.rows[r].cells
 	for a := 1; a < len(cells); a++ {
 		for other := range g.rows {
-			if other == r || cells[a].figure == nil || g.rows[other].cells[a].figure == nil {
+			if other == r || (a == column && !cells[a].beside) || cells[a].figure == nil || g.rows[other].cells[a].figure == nil {
 				continue
 			}
 			if changeHolds(g.rows[other].cells[a].figure, cells[a].figure, &cells[column], g.context(r, column), true) {

@@ -224,7 +224,7 @@ func (c *checker) checkStream(s *sentence, around string) {
 	}
 	c.checkRead(s)
 	f := factsIn(s)
-	single := oneStream.MatchString(s.text)
+	single := singleStream(s.text)
 	if count, ok := f.one(userCount); ok && count.number.Value > 1 {
 		single = false
 	}

@@ -1,0 +1,109 @@
+package cuda
+
+import (
+	"ossian/internal/cuda/driver"
+	"ossian/internal/model"
+)
+
+// Operations of model.Device: each finds out where its operands lie and in which form, gives its
+// kernels to the stream, and notes what became of the buffers.
+
+// Embed implements model.Device.
+func (d *Device) Embed(dst model.Buf, table model.Weight) {
+	to := at(dst)
+	d.queue.embed(to.at, to.stride, table.(*weight).matrix, d.step.arrays.tokens, d.step.arrays.count)
+	to.wrote(d.step.arrays.count, asFloat32)
+}
+
+// AddNorm implements model.Device.
+func (d *Device) AddNorm(dst, sum, x model.Buf, w model.Weight) {
+	to, total := at(dst), at(sum)
+	add := driver.Ptr(0)
+	if x != nil {
+		add = d.float32(at(x), "AddNorm")
+	}
+	d.queue.addNorm(to.at, d.float32(total, "AddNorm"), add, vector(w), total.width, d.step.arrays.count, d.spec.Eps)
+	total.wrote(d.step.arrays.count, asFloat32)
+	to.wrote(d.step.arrays.count, asBF16)
+}
+
+// Linear implements model.Device.
+func (d *Device) Linear(dst, x model.Buf, w, bias model.Weight) {
+	to, from := at(dst), at(x)
+	d.queue.linear(to.at, to.stride, d.bf16(from), from.stride, w.(*weight).matrix, vector(bias), from.rows)
+	to.wrote(from.rows, asFloat32)
+}
+
+// Rotate implements model.Device.
+func (d *Device) Rotate(q, k model.Buf, qNorm, kNorm model.Weight) {
+	queries, keys := at(q), at(k)
+	d.queue.rotate(d.float32(queries, "Rotate"), d.float32(keys, "Rotate"), vector(qNorm), vector(kNorm), &d.heads, &d.step.arrays, d.spec.Eps)
+}
+
+// Store implements model.Device.
+func (d *Device) Store(layer int, k, v model.Buf) {
+	d.queue.store(d.float32(at(k), "Store"), d.float32(at(v), "Store"), &d.layers[layer], &d.heads, &d.step.arrays)
+}
+
+// Attend implements model.Device.
+func (d *Device) Attend(dst, q model.Buf, layer int, sinks model.Weight) {
+	to := at(dst)
+	d.queue.attend(to.at, d.float32(at(q), "Attend"), &d.layers[layer], vector(sinks), &d.heads, &d.step.arrays, d.attendScratch)
+	to.wrote(d.step.arrays.count, asBF16)
+}
+
+// GLU implements model.Device.
+func (d *Device) GLU(dst, gateUp model.Buf) {
+	to, from := at(dst), at(gateUp)
+	d.queue.glu(to.at, d.float32(from, "GLU"), to.width, from.rows, d.spec.FFN.Activation)
+	to.wrote(from.rows, asBF16)
+}
+
+// Route implements model.Device.
+func (d *Device) Route(ids, weights, logits model.Buf) {
+	chosen, share, from := at(ids), at(weights), at(logits)
+	ffn := &d.spec.FFN
+	d.queue.route(chosen.at, share.at, chosen.stride, d.float32(from, "Route"), from.stride, from.rows, from.width, ffn.TopK, ffn.Renorm)
+	chosen.wrote(from.rows, asFloat32)
+	share.wrote(from.rows, asFloat32)
+}
+
+// Experts implements model.Device.
+func (d *Device) Experts(dst, x, ids, weights model.Buf, up, upBias, down, downBias model.Weight) {
+	to, from, chosen, share := at(dst), at(x), at(ids), at(weights)
+	activation := silu
+	if d.spec.FFN.Activation == model.SwiGLU {
+		activation = swigluLimited
+	}
+	d.queue.experts(&expertArgs{dst: to.at, dstStride: to.stride, x: d.bf16(from), xStride: from.stride,
+		ids: d.float32(chosen, "Experts"), weights: d.float32(share, "Experts"), stride: chosen.stride,
+		up: up.(*weight).matrix, upBias: vector(upBias), down: down.(*weight).matrix, downBias: vector(downBias),
+		scratch: d.expertScratch, tokens: from.rows, topK: d.spec.FFN.TopK, activation: activation})
+	to.wrote(from.rows, asFloat32)
+}
+
+// reserveExperts takes what experts keep between their kernels.
+func (d *Device) reserveExperts() (err error) {
+	ffn := &d.spec.FFN
+	if ffn.Experts == 0 {
+		return nil
+	}
+	up := &matrix{experts: ffn.Experts, rows: 2 * ffn.Inner, cols: d.spec.Hidden}
+	down := &matrix{experts: ffn.Experts, rows: d.spec.Hidden, cols: ffn.Inner}
+	d.expertScratch, err = d.memory.card(int64(expertScratch(up, down, d.lim.MaxTokens, ffn.TopK)))
+	return err
+}
+
+// Select implements model.Device.
+func (d *Device) Select(dst, x model.Buf, from int) {
+	to, source := at(dst), at(x)
+	rows := min(to.capacity, d.step.wanted-from)
+	d.queue.selectRows(to.at, d.bf16(source), d.step.picks+driver.Ptr(4*from), to.width, rows)
+	to.wrote(rows, asBF16)
+}
+
+// Sample implements model.Device.
+func (d *Device) Sample(logits model.Buf, from int) {
+	rows := at(logits)
+	d.sampler.sample(d.queue, d.float32(rows, "Sample"), rows.stride, from, rows.rows)
+}

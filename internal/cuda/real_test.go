@@ -1,0 +1,124 @@
+package cuda
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"os"
+	"reflect"
+	"runtime"
+	"sync"
+	"testing"
+
+	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/driver/libcuda"
+	"ossian/internal/cuda/emu"
+)
+
+// The suites of this package run on the emulator, and on a machine with a GPU on that one:
+// OSSIAN_CARD=cuda says so, and OSSIAN_DIGESTS names a file for digests of what was computed, by
+// which two runs on a card are compared bit for bit (_tools/cuda/gpu.sh). OSSIAN_CARD=emu is the
+// emulator, called in the way of a real card.
+
+// realDriver is that of this machine.
+var realDriver = sync.OnceValues(func() (*driver.Driver, error) {
+	drv, err := libcuda.Open()
+	if err == nil {
+		err = drv.Init()
+	}
+	return drv, err
+})
+
+// testCard returns an emulated card and the driver of the card that a test is to run on, which is
+// another one on a machine with a GPU. The test then finds counters of nothing, and nothing left
+// behind.
+func testCard(t *testing.T, card emu.Card) (*emu.Machine, *driver.Driver) {
+	t.Helper()
+	machine := emu.New(card)
+	switch which := os.Getenv("OSSIAN_CARD"); which {
+	case "":
+		return machine, machine.Driver()
+	case "emu":
+		return machine, onOneThread(t, machine.Driver())
+	case "cuda":
+		drv, err := realDriver()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return machine, onOneThread(t, drv)
+	default:
+		t.Fatalf("OSSIAN_CARD=%s: cuda or emu expected; CUDA_VISIBLE_DEVICES chooses a card", which)
+		return nil, nil
+	}
+}
+
+// onOneThread returns a driver all of whose calls are made by one thread, to which a context is
+// bound, whichever goroutines of a test call it. The thread ends with the test.
+func onOneThread(t *testing.T, drv *driver.Driver) *driver.Driver {
+	calls := make(chan func())
+	t.Cleanup(func() { close(calls) })
+	go func() {
+		runtime.LockOSThread()
+		for call := range calls {
+			call()
+		}
+	}()
+	bound := *drv
+	fields := reflect.ValueOf(&bound).Elem()
+	for i := range fields.NumField() {
+		field := fields.Field(i)
+		if field.Kind() != reflect.Func {
+			continue
+		}
+		call := reflect.ValueOf(field.Interface()) // not the field, which is replaced
+		field.Set(reflect.MakeFunc(field.Type(), func(args []reflect.Value) (results []reflect.Value) {
+			done := make(chan struct{})
+			calls <- func() {
+				defer close(done)
+				results = call.Call(args)
+			}
+			<-done
+			return results
+		}))
+	}
+	return &bound
+}
+
+// digests are what tests have computed so far.
+var digests = struct {
+	sync.Mutex // guards of
+	of         map[string]hash.Hash
+}{of: map[string]hash.Hash{}}
+
+// digest adds what a test has computed to its digest, which is written to the file of
+// OSSIAN_DIGESTS when the test ends.
+func digest(t *testing.T, computed []byte) {
+	t.Helper()
+	file := os.Getenv("OSSIAN_DIGESTS")
+	if file == "" {
+		return
+	}
+	digests.Lock()
+	defer digests.Unlock()
+	sum := digests.of[t.Name()]
+	if sum == nil {
+		sum = sha256.New()
+		digests.of[t.Name()] = sum
+		t.Cleanup(func() { writeDigest(t, file, sum) })
+	}
+	sum.Write(computed)
+}
+
+// writeDigest appends a line to a file, which other tests write to at the same time.
+func writeDigest(t *testing.T, file string, sum hash.Hash) {
+	out, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err == nil {
+		_, err = fmt.Fprintf(out, "%x %s\n", sum.Sum(nil), t.Name())
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

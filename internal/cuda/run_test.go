@@ -1,0 +1,187 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu"
+	"ossian/internal/model"
+	"ossian/internal/model/modeltest"
+	"ossian/internal/runner"
+	"ossian/internal/runner/runnertest"
+	"ossian/internal/sample"
+	"ossian/internal/soak"
+	"ossian/internal/tensor"
+)
+
+// TestRunner applies the suite of whole runners to two families, each with another depth and
+// another type of keys and values.
+func TestRunner(t *testing.T) {
+	for i, family := range []string{"gpt-oss", "qwen3moe"} {
+		s, params := modeltest.Tiny(family, small()[family])
+		windows, _ := s.Groups()
+		kv := []tensor.DType{tensor.BF16, tensor.F8_E4M3}[i]
+		t.Run(fmt.Sprintf("%s/%v", family, kv), func(t *testing.T) {
+			t.Parallel()
+			scale, card := runnertest.Scale{Schedules: 20, Soak: 200, Every: 8}, emu.Card{Unchecked: true}
+			depth := i // of the runners of the suite one after another: 1 to 3
+			scale.Run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
+				depth = depth%3 + 1
+				lim := model.Limits{MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, BlockSize: c.BlockSize, Depth: depth}
+				for range windows {
+					lim.Blocks = append(lim.Blocks, c.Blocks)
+				}
+				r, err := model.NewDecoder(s, params, openOn(t, card, s, lim, Config{KV: kv, dirty: true}), lim, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			})
+		})
+	}
+}
+
+// A capture keeps the logits of a step.
+type capture struct {
+	*probe
+	logits []float32
+}
+
+// Sample implements model.Device and keeps the logits.
+func (c *capture) Sample(logits model.Buf, from int) {
+	c.logits = c.Read(logits)
+	c.probe.Sample(logits, from)
+}
+
+// Ids are those of sample.Pick on the device's own logits, whatever is asked for.
+func TestPicks(t *testing.T) {
+	const rows = 50
+	s, params := modeltest.Tiny("qwen3", small()["qwen3"])
+	lim := smallLimits(s, 1)
+	lim.MaxSeqs, lim.MaxTokens = rows, 4*rows
+	lim.Blocks[0] = rows * 4
+	device := &capture{probe: open(t, s, lim, Config{})}
+	decoder, err := model.NewDecoder(s, params, device, lim, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := decoder.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	rng := rand.New(rand.NewPCG(3, 9))
+	one := func(of ...float32) float32 { return of[rng.IntN(len(of))] }
+	for range soak.Cases(t, 4, 20) { // a thousand draws for a release
+		batch := &runner.Batch{}
+		for slot := range rows {
+			length := 1 + rng.IntN(4)
+			row := runner.Row{Slot: slot, Len: length, Sample: true, OutputIndex: rng.Uint64N(1000), Tables: [][]runner.BlockID{{runner.BlockID(slot)}}}
+			for range length {
+				batch.Tokens = append(batch.Tokens, rng.Int32N(int32(s.Vocab)))
+			}
+			row.History = batch.Tokens[len(batch.Tokens)-length:]
+			row.Params = &sample.Params{Temperature: one(0, 0.3, 1, 1.7), TopK: int(one(0, 0, 1, 20, 300)), TopP: one(0, 0.5, 0.95, 1), MinP: one(0, 0, 0.05, 1),
+				RepetitionPenalty: one(0, 1.3), FrequencyPenalty: one(0, 0.8), PresencePenalty: one(0, -0.5), Seed: rng.Uint64(), Prompt: rng.IntN(length + 1)}
+			if rng.IntN(4) == 0 {
+				row.Mask = []uint64{rng.Uint64() & rng.Uint64(), rng.Uint64(), 0, rng.Uint64()}
+			}
+			if rng.IntN(4) == 0 {
+				row.Params.LogitBias = map[int32]float32{rng.Int32N(int32(s.Vocab)): 4, rng.Int32N(int32(s.Vocab)): -100}
+			}
+			batch.Rows = append(batch.Rows, row)
+		}
+		if err := decoder.Launch(batch); err != nil {
+			t.Fatal(err)
+		}
+		result, err := decoder.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range batch.Rows {
+			row := &batch.Rows[i]
+			want := sample.Pick(device.logits[i*s.Vocab:][:s.Vocab], row.Mask, row.Params, row.History, row.OutputIndex)
+			if got := result.Tokens[i][0]; got != want {
+				t.Errorf("row %d: id %d, sample.Pick takes %d: %+v, mask %x", i, got, want, *row.Params, row.Mask)
+			}
+		}
+	}
+}
+
+// SEC-16: pools of keys and values are cleared before the first step. The emulator would tell of a read of
+// memory that nobody has written.
+func TestPoolsAreCleared(t *testing.T) {
+	s, _ := modeltest.Tiny("gpt-oss", small()["gpt-oss"])
+	for _, kv := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
+		device := openOn(t, emu.Card{}, s, smallLimits(s, 1), Config{KV: kv})
+		func() {
+			defer device.card.enter()()
+			device.sync()
+			for i := range device.layers {
+				layer := &device.layers[i]
+				vectors, scales := device.heads.kvBytes(device.lim.Blocks[layer.group], kv == tensor.F8_E4M3)
+				for at, bytes := range map[driver.Ptr]int{layer.keys: vectors, layer.values: vectors, layer.keyScales: scales, layer.valueScales: scales} {
+					content := make([]byte, bytes)
+					if at == 0 {
+						continue
+					}
+					if err := device.card.drv.CopyToHost(content, at); err != nil {
+						t.Fatal(err)
+					}
+					if slices.ContainsFunc(content, func(b byte) bool { return b != 0 }) {
+						t.Errorf("layer %d of %v: pool at %#x is not zero", i, kv, at)
+					}
+				}
+			}
+		}()
+		if err := device.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A fault of a kernel surfaces in Wait with the kernel's name, stays, and leaves nothing behind.
+func TestFaults(t *testing.T) {
+	s, params := modeltest.Tiny("llama", small()["llama"])
+	lim := smallLimits(s, 2)
+	device := open(t, s, lim, Config{})
+	decoder, err := model.NewDecoder(s, params, device, lim, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(start int) error {
+		batch := &runner.Batch{Tokens: []int32{5}, Rows: []runner.Row{{Start: start, Len: 1, Sample: true, Params: &sample.Params{}, Tables: [][]runner.BlockID{{0}}}}}
+		if err := decoder.Launch(batch); err != nil {
+			return err
+		}
+		_, err := decoder.Collect()
+		return err
+	}
+	if err := step(0); err != nil {
+		t.Fatal(err)
+	}
+	device.layers[1].keys += 1 << 40 // where there is no memory
+	err = step(1)
+	if err == nil || !strings.Contains(err.Error(), "store") {
+		t.Errorf("got %v, want an error that names the kernel store", err)
+	}
+	if again := step(2); again == nil {
+		t.Error("the device goes on after a fault")
+	}
+	_ = decoder.Close() // which tells of the fault again
+	// The next device gets a context that is whole.
+	next, err := New(s, lim, Config{Driver: device.machine.Driver()})
+	if err != nil {
+		t.Fatalf("after the fault: %v", err)
+	}
+	if err := next.Close(); err != nil {
+		t.Errorf("after the fault: %v", err)
+	}
+	if left := device.machine.Close(); left != nil {
+		t.Errorf("after the fault: %v", left)
+	}
+}

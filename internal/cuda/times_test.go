@@ -1,0 +1,253 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+
+	"ossian/internal/cuda/driver"
+	"ossian/internal/tensor"
+)
+
+// Times of kernels on a card, by its own events, at the shapes of models (cuda.md 12). They go to the
+// file that OSSIAN_KERNELS names, a row each; on the emulator the shapes are small and the times mean
+// nothing. Weights lie in memory several times and take turns, so that no cache of the card has them.
+
+// A stopwatch measures launches of a rig and writes rows.
+type stopwatch struct {
+	*rig
+	out        *os.File
+	begin, end driver.Event
+	small      bool // the shapes that an emulator can do
+}
+
+// coldBytes is how much is read before the same memory is read again: several times the largest
+// second level cache.
+const coldBytes = 512 << 20
+
+// newStopwatch returns one on a card of its own, whose memory is freed with the test.
+func newStopwatch(t *testing.T, out *os.File) *stopwatch {
+	t.Helper()
+	r := newRig(t)
+	s := &stopwatch{rig: r, out: out, small: smallShapes()}
+	for _, event := range []*driver.Event{&s.begin, &s.end} {
+		var err error
+		*event, err = r.drv.EventCreate(true)
+		r.must(err)
+		t.Cleanup(func() { r.must(r.drv.EventDestroy(*event)) })
+	}
+	return s
+}
+
+// measure times work, which gets the number of the round to choose its memory by. read are the bytes
+// that it has to move, flop the operations that it has to do.
+func (s *stopwatch) measure(kernel, shape string, tokens, context int, read, flop float64, work func(round int)) {
+	s.t.Helper()
+	rounds, warm := 50, 3
+	if s.small {
+		rounds, warm = 2, 0
+	}
+	var times []float64
+	for round := range warm + rounds {
+		s.must(s.drv.EventRecord(s.begin, s.q.stream))
+		work(round)
+		s.must(s.q.err)
+		s.must(s.drv.EventRecord(s.end, s.q.stream))
+		s.must(s.drv.EventSync(s.end))
+		took, err := s.drv.EventElapsed(s.begin, s.end)
+		s.must(err)
+		if round >= warm {
+			times = append(times, 1e3*float64(took))
+		}
+	}
+	slices.Sort(times)
+	median, rates := times[len(times)/2], [2]float64{}
+	if median > 0 {
+		rates = [2]float64{read / median / 1e3, flop / median / 1e6}
+	}
+	fmt.Fprintf(s.out, "%s,%s,%d,%d,%.2f,%.2f,%.0f,%.1f,%.0f,%.2f\n", kernel, shape, tokens, context, median, times[0], read, rates[0], flop, rates[1])
+}
+
+// fill returns new memory of a size with random bytes that are repeated: never zeros, which take less
+// power, and no more of them than the host can make at once.
+func (s *stopwatch) fill(size int, pattern []byte) driver.Ptr {
+	s.t.Helper()
+	at := s.alloc(size)
+	s.must(s.drv.CopyToDevice(at, pattern[:min(size, len(pattern))]))
+	for done := len(pattern); done < size; done *= 2 {
+		s.must(s.drv.CopyAsync(at+driver.Ptr(done), at, uint64(min(done, size-done)), s.q.stream))
+	}
+	return at
+}
+
+// weights returns copies of a matrix, enough to read coldBytes before the first again. Groups of rows
+// repeat: 64 of them are packed.
+func (s *stopwatch) weights(dtype tensor.DType, experts, rows, cols int, paired bool) (copies []*matrix, bytes int) {
+	s.t.Helper()
+	some := min(rows, 1024)
+	source, _ := encoded(s.t, dtype, normals(rand.New(rand.NewPCG(1, 2)), some*cols, 0.05), 1, some, cols)
+	p, pattern := whole(s.t, source, paired)
+	all := *p.in(0, 0)
+	all.experts, all.rows = experts, rows
+	bytes = experts * all.groups() * p.groupBytes()
+	count := 1
+	if !s.small {
+		count = min(1+coldBytes/bytes, 16)
+	}
+	for range count {
+		one := all
+		one.data = s.fill(bytes, pattern)
+		copies = append(copies, &one)
+	}
+	return copies, bytes
+}
+
+// TestKernelTimes writes the file; without one it has nothing to do.
+func TestKernelTimes(t *testing.T) {
+	file := os.Getenv("OSSIAN_KERNELS")
+	if file == "" {
+		t.Skip("OSSIAN_KERNELS names no file for the times; _tools/cuda/gpu.sh does")
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(out, "kernel,shape,tokens,context,median_us,best_us,bytes,gb_per_s,flop,tflop_per_s")
+	t.Run("linear", func(t *testing.T) { timeLinear(t, out) })
+	t.Run("experts", func(t *testing.T) { timeExperts(newStopwatch(t, out)) })
+	t.Run("attend", func(t *testing.T) { timeAttend(t, out) })
+	if err := out.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// smallShapes reports whether shapes are those that an emulator can do.
+func smallShapes() bool { return os.Getenv("OSSIAN_CARD") != "cuda" }
+
+// timeLinear times the products of gpt-oss-20b and Qwen3-8B outside mixtures.
+func timeLinear(t *testing.T, out *os.File) {
+	shapes := []struct {
+		name       string
+		dtype      tensor.DType
+		rows, cols int
+	}{
+		{"gpt-oss qkv", tensor.BF16, 5120, 2880}, {"gpt-oss o", tensor.BF16, 2880, 4096}, {"gpt-oss head", tensor.BF16, 201088, 2880},
+		{"qwen3-8b gate-up", tensor.BF16, 24576, 4096}, {"qwen3-8b gate-up q8", tensor.Q8_0, 24576, 4096}, {"qwen3-8b down", tensor.BF16, 4096, 12288},
+	}
+	counts := []int{1, 2, 8, 16, 32, 64, 128, 256, 512, 2048, 8192}
+	if smallShapes() {
+		shapes, counts = shapes[:1], []int{1}
+		shapes[0].rows, shapes[0].cols = 40, 96
+	}
+	for _, shape := range shapes {
+		t.Run(shape.name, func(t *testing.T) {
+			watch := newStopwatch(t, out)
+			copies, bytes := watch.weights(shape.dtype, 1, shape.rows, shape.cols, false)
+			x := watch.fill(2*counts[len(counts)-1]*pad64(shape.cols), activationBytes(shape.cols))
+			for _, tokens := range counts {
+				if 4*tokens*shape.rows > 4<<30 {
+					continue // logits of that many tokens are asked for in no step
+				}
+				dst := watch.alloc(4 * tokens * pad64(shape.rows))
+				moved := float64(bytes) + float64(tokens)*(2*float64(shape.cols)+4*float64(shape.rows))
+				watch.measure("linear", shape.name, tokens, 0, moved, 2*float64(tokens)*float64(shape.rows)*float64(shape.cols), func(round int) {
+					watch.q.linear(dst, pad64(shape.rows), x, pad64(shape.cols), copies[round%len(copies)], 0, tokens)
+				})
+			}
+		})
+	}
+}
+
+// activationBytes are rows of bf16, random, with their zeros behind them.
+func activationBytes(cols int) []byte {
+	rng, stride := rand.New(rand.NewPCG(3, 4)), pad64(cols)
+	data := make([]byte, 64*2*stride)
+	for row := range 64 {
+		for k := range cols {
+			bits := tensor.ToBF16(float32(rng.NormFloat64()))
+			data[2*(row*stride+k)], data[2*(row*stride+k)+1] = byte(bits), byte(bits>>8)
+		}
+	}
+	return data
+}
+
+// timeExperts times the mixture of a layer of gpt-oss-20b: 32 experts, of which a token has 4, chosen
+// evenly.
+func timeExperts(s *stopwatch) {
+	hidden, inner, experts, topK := 2880, 2880, 32, 4
+	counts := []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192}
+	if s.small {
+		hidden, inner, experts, topK, counts = 96, 32, 4, 2, []int{1, 3}
+	}
+	up, upBytes := s.weights(tensor.MXFP4HF, experts, 2*inner, hidden, true)
+	down, downBytes := s.weights(tensor.MXFP4HF, experts, hidden, inner, false)
+	most := counts[len(counts)-1]
+	x := s.fill(2*most*pad64(hidden), activationBytes(hidden))
+	const stride = 64
+	rng := rand.New(rand.NewPCG(5, 6))
+	ids, weights := make([]float32, most*stride), make([]float32, most*stride)
+	chosen := make([]map[int]bool, most) // of each token
+	for token := range most {
+		chosen[token] = map[int]bool{}
+		picked := rng.Perm(experts)[:topK]
+		slices.Sort(picked)
+		for i, expert := range picked {
+			ids[token*stride+i], weights[token*stride+i], chosen[token][expert] = float32(expert), 1/float32(topK), true
+		}
+	}
+	args := expertArgs{dst: s.alloc(4 * most * pad64(hidden)), dstStride: pad64(hidden), x: x, xStride: pad64(hidden), ids: upload(s.rig, ids),
+		weights: upload(s.rig, weights), stride: stride, scratch: s.alloc(expertScratch(up[0], down[0], most, topK)), topK: topK, activation: swigluLimited}
+	used := map[int]bool{}
+	for _, tokens := range counts {
+		for _, of := range chosen[:tokens] {
+			for expert := range of {
+				used[expert] = true
+			}
+		}
+		read := float64(upBytes+downBytes) * float64(len(used)) / float64(experts)
+		s.measure("experts", fmt.Sprintf("%dx%dx%d", experts, hidden, inner), tokens, 0, read, 6*float64(tokens*topK)*float64(hidden)*float64(inner), func(round int) {
+			one := args
+			one.tokens, one.up, one.down = tokens, up[round%len(up)], down[round%len(down)]
+			s.q.experts(&one)
+		})
+	}
+}
+
+// timeAttend times attention of gpt-oss-20b's full layers: one token of many sequences, and prompts.
+func timeAttend(t *testing.T, out *os.File) {
+	shape := headShape{heads: 64, kvHeads: 8, dim: 64, blockSize: 16}
+	cases := [][3]int{{1, 1, 1000}, {8, 1, 1000}, {32, 1, 1000}, {128, 1, 1000}, {256, 1, 1000}, {1, 1, 8000}, {32, 1, 8000}, {1, 1, 32000}, {1, 2048, 2048}, {4, 512, 4096}, {1, 2048, 32000}}
+	if smallShapes() {
+		shape, cases = headShape{heads: 4, kvHeads: 2, dim: 6, blockSize: 16}, [][3]int{{2, 1, 20}, {1, 17, 20}}
+	}
+	for _, c := range cases {
+		rows, length, context := c[0], c[1], c[2] // new tokens of a row, keys that its last one sees
+		t.Run(fmt.Sprintf("%dx%d/%d", rows, length, context), func(t *testing.T) {
+			watch := newStopwatch(t, out)
+			perRow := ceil(context, shape.blockSize)
+			vectors, _ := shape.kvBytes(rows*perRow, false)
+			pattern := activationBytes(shape.padded()) // no NaN among keys and values
+			layer := kvLayer{keys: watch.fill(vectors, pattern), values: watch.fill(vectors, pattern)}
+			var first, start, lengths, table []int32
+			for row := range rows {
+				first, start, lengths = append(first, int32(row*length)), append(start, int32(context-length)), append(lengths, int32(length))
+			}
+			for _, block := range rand.New(rand.NewPCG(7, 8)).Perm(rows * perRow) {
+				table = append(table, int32(block))
+			}
+			work := &attendWork{}
+			work.plan(&shape, start, lengths, []int{0})
+			step := &stepArrays{first: upload(watch.rig, first), start: upload(watch.rig, start), len: upload(watch.rig, lengths), tiles: upload(watch.rig, work.tiles),
+				tables: []blockTable{{upload(watch.rig, table), perRow}}, count: rows * length, work: work}
+			width := rowStride(shape.heads * shape.dim)
+			queries := upload(watch.rig, normals(rand.New(rand.NewPCG(9, 10)), step.count*width, 1))
+			dst, scratch := watch.alloc(2*step.count*width), watch.alloc(shape.attendScratch(rows, context))
+			seen := float64(length) * (float64(context) - float64(length-1)/2) // keys, summed over a row's tokens
+			watch.measure("attend", fmt.Sprintf("%dx%dx%d", shape.heads, shape.kvHeads, shape.dim), step.count, context, 2*float64(vectors), 4*float64(rows)*seen*float64(shape.heads*shape.dim), func(int) {
+				watch.q.attend(dst, queries, &layer, 0, &shape, step, scratch)
+			})
+		})
+	}
+}
