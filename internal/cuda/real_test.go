@@ -34,7 +34,7 @@ var realDriver = sync.OnceValues(func() (*driver.Driver, error) {
 // behind.
 func testCard(t *testing.T, card emu.Card) (*emu.Machine, *driver.Driver) {
 	t.Helper()
-	machine := emu.New(card)
+	machine := emu.New(limited(card))
 	switch which := os.Getenv("OSSIAN_CARD"); which {
 	case "":
 		return machine, machine.Driver()
