@@ -117,6 +117,7 @@ var imports = map[string][]string{
 	"lab/forecast":         {"lab", "lab/ledger", "lab/planfile", "lab/predict", "lab/predict/machine", "lab/verify", "plan"},
 
 	"lab/predict":           {"bench/dataset", "cuda/cost", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
+	"lab/predict":           {"cuda/cost", "bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
 	"lab/predict/machine":   {},
 	"lab/predict/local":     {"bench/dataset", "bench/offline", "lab/predict", "lab/predict/machine", "plan", "runner"},
 	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine", "plan"},
