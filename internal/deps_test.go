@@ -116,7 +116,6 @@ var imports = map[string][]string{
 	"lab/simulate":         {"lab", "lab/ledger", "lab/planfile"},
 	"lab/forecast":         {"lab", "lab/ledger", "lab/planfile", "lab/predict", "lab/predict/machine", "lab/verify", "plan"},
 
-	"lab/predict":           {"bench/dataset", "cuda/cost", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
 	"lab/predict":           {"cuda/cost", "bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
 	"lab/predict/machine":   {},
 	"lab/predict/local":     {"bench/dataset", "bench/offline", "lab/predict", "lab/predict/machine", "plan", "runner"},
