@@ -145,6 +145,15 @@ func (d Device) Depth() int {
 	return 1
 }
 
+// Tokens is how many new tokens of so many sequences a step has at most where nobody has said so; 0 =
+// what is usual. A card that reads all weights for a step has time for more.
+func (d Device) Tokens(checkpoint *ckpt.Model, seqs int) int {
+	if d.gpu == nil {
+		return 0
+	}
+	return max(min(cardTokens, checkpoint.Spec.MaxLen), seqs)
+}
+
 // Card returns the name of the card that computes, "" if none does.
 func (d Device) Card() string {
 	if d.gpu == nil {
