@@ -73,6 +73,9 @@ func (o *Options) openCard(ordinal int) (*gpu, error) {
 			err = missing
 		}
 	}
+	if errors.As(err, new(*libcuda.NotFoundError)) {
+		err = fmt.Errorf("%w: install the driver, or take --device cpu", err)
+	}
 	if err != nil {
 		return nil, err
 	}
