@@ -55,7 +55,7 @@ func TestLimits(t *testing.T) {
 		if by != limit || seconds <= 0 {
 			t.Errorf("%v: limited by %v, %v s", limit, by, seconds)
 		}
-		if limit == ByMemory || limit == ByCache || limit == ByTrips {
+		if limit == ByMemory || limit == ByTrips {
 			continue
 		}
 		work.Blocks = 33 // a quarter of the multiprocessors
