@@ -34,6 +34,15 @@ var arguments = map[string]any{
 	"experts_combine": combineArgs{},
 	"allreduce":       allReduceArgs{},
 	"wgmma_":          tensorProductArgs{},
+	"measure_":        measureArgs{},
+}
+
+// measureArgs is MeasureArgs of kernels/measure.cu, which _tools/cuda/card launches.
+type measureArgs struct {
+	src, dst driver.Ptr
+	pieces   uint64
+	rounds   int32
+	_        int32
 }
 
 // tensorProductArgs is TensorProductArgs of kernels/product_wgmma.cu, which nothing launches yet.
