@@ -7,13 +7,14 @@
 #   FOLDER/gpu.sh run OUT                there: results in OUT, the table on standard output
 #
 # Settings of run, in the environment: DEVICE=cuda:N, or emu for the emulator; MODELS="gpt-oss-20b
-# qwen3-8b", presets of ossian synth, made with random weights in WORK (/dev/shm); SIZE=small for a
-# run that only shows that everything works; TOTAL=570 seconds.
+# qwen3-8b", presets of ossian synth, made with random weights in WORK (a folder with room for them:
+# /dev/shm, else the one for temporary files, else OUT); SIZE=small for a run that only shows that
+# everything works; TOTAL=570 seconds.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-usage() { sed -n 's/^# \{0,1\}//; 2,12p' "${BASH_SOURCE[0]}"; exit 2; }
+usage() { sed -n 's/^# \{0,1\}//; 2,13p' "${BASH_SOURCE[0]}"; exit 2; }
 
 # pack FOLDER: programs of the tree around this script, without tables for debuggers. Machine code
 # travels, so the folder and its archive are held to a size.
@@ -26,9 +27,11 @@ pack() {
     go build -tags cuda -ldflags '-s -w' -o "$folder/ossian" ./cmd/ossian &&
     go build -tags cuda -ldflags '-s -w' -o "$folder/card" ./_tools/cuda/card &&
     go test -c -tags cuda -ldflags '-s -w' -o "$folder/cuda.test" ./internal/cuda &&
+    mkdir -p "$folder/e2e" && go test -c -tags cuda,card -ldflags '-s -w' -o "$folder/e2e/e2e.test" ./internal/e2e &&
     git rev-parse HEAD >"$folder/commit" || { echo "gpu.sh: not packed" >&2; exit 1; }
   git diff --quiet HEAD || echo "with changes that are not committed" >>"$folder/commit"
-  rm -rf "$folder/testdata"
+  rm -rf "$folder/testdata" "$folder/ckpt"
+  mkdir -p "$folder/ckpt/testdata" && cp -r internal/ckpt/testdata/reference "$folder/ckpt/testdata/" || exit 1 # where e2e.test looks
   test -d internal/cuda/testdata && cp -r internal/cuda/testdata "$folder/testdata"
   cp "$here/gpu.sh" "$folder/"
   tar -C "$(dirname "$folder")" -czf "$folder.tar.gz" "$(basename "$folder")" || exit 1
@@ -86,7 +89,6 @@ machine() { # BEFORE|AFTER
 
 # cards: the card measured, with an empty cache of compiled modules and with a full one.
 cards() {
-  export CUDA_CACHE_PATH=$work/cache
   rm -rf "$CUDA_CACHE_PATH"
   local bytes=$((1 << 30))
   test $small = 1 && bytes=$((1 << 16))
@@ -103,7 +105,7 @@ tests() { # NUMBER of the run
   export OSSIAN_CARD=${device%%:*} OSSIAN_DIGESTS=$out/digests-$1.txt
   test "$device" = "${device#*:}" || export CUDA_VISIBLE_DEVICES=${device#*:}
   rm -f "$OSSIAN_DIGESTS"
-  local only='^Test(AddNorm|Attend|Device|Embed|Expert|GLU|Golden|Linear|Narrow|Picks|Rotate|Route|Runner|Sample|SelectRows|Store)'
+  local only='^Test(AddNorm|Attend|Device|Embed|Expert|GLU|Hopper|Invariance|Linear|Narrow|Picks|Pools|Rotate|Route|Runner|Sample|SelectRows|Store)'
   test $small = 1 && only='^Test(GLU|Narrow|Rotate)$'
   cd "$programs" && ./cuda.test -test.v -test.timeout 10m -test.run "$only" -test.skip '(Counters|Faults|Plan|Refuses|Scratch|Traffic)$' || return
   echo "$(grep -c '^ *--- PASS' "$out/tests-$1.log") tests passed" >"$out/tests-$1.remark"
@@ -116,6 +118,16 @@ conformance() {
   test "$device" = "${device#*:}" || export CUDA_VISIBLE_DEVICES=${device#*:}
   cd "$programs" && ./cuda.test -test.v -test.run '^TestConformance$' || return
   echo "$(ls "$OSSIAN_CONFORMANCE" | wc -l) recordings" >"$out/conformance.remark"
+}
+
+# golden: logits of tiny models of all families against transformers', on this card.
+golden() {
+  export OSSIAN_CARD=${device%%:*}
+  test "$device" = "${device#*:}" || export CUDA_VISIBLE_DEVICES=${device#*:}
+  local only='^TestCUDAReference$'
+  test $small = 1 && only='^TestCUDAReference$/^llama-tiny$'
+  cd "$programs/e2e" && ./e2e.test -test.v -test.timeout 10m -test.run "$only" || return
+  echo "$(grep -c '^ *--- PASS: TestCUDAReference/' "$out/golden.log") models within the distance of transformers in bf16" >"$out/golden.remark"
 }
 
 # texts: perplexity of the built-in model, twice on the card and once on processors. All digits that
@@ -196,10 +208,26 @@ sanitizer() {
   done
 }
 
+# roomy: the first of some folders in which a model of 14 GB can be made, else the one with most room.
+# Containers often have a /dev/shm of 64 MB.
+roomy() {
+  local folder free most=0 best=/tmp
+  for folder in /dev/shm "${TMPDIR:-/tmp}" "${out:-.}"; do
+    free=$(df -Pk "$folder" 2>/dev/null | awk 'NR == 2 { print $4 }')
+    test "${free:-0}" -gt "$most" && most=$free best=$folder
+    test "${free:-0}" -gt 20000000 && break
+  done
+  echo "$best"
+}
+
 # settings: what all phases share; they run as children of this script, so that a limit ends all of one.
 settings() {
   device=${DEVICE:-cuda} small=0 programs=$here total=${TOTAL:-570}
-  work=${WORK:-/dev/shm}/ossian-gpu
+  work=${WORK:-$(roomy)}/ossian-gpu
+  export WORK=${work%/ossian-gpu}
+  # Modules that the driver has compiled, for all phases: a process of its own that finds none begins
+  # with some seconds of compiling, and the home folder may not be there or not be writable.
+  export CUDA_CACHE_PATH=$work/cache
   default_models="gpt-oss-20b qwen3-8b"
   points="1:1000:128 8:1000:128 32:1000:128 128:1000:128 1:8000:32 1:128:1 1:2048:1 1:32000:1"
   many=1000:256:128
@@ -224,6 +252,7 @@ run() {
   phase conformance 20 "$me" part conformance
   phase tests-1 75 "$me" part tests 1
   phase tests-2 75 "$me" part tests 2
+  phase golden 45 "$me" part golden
   phase bits 10 "$me" part bits
   phase kernels 120 "$me" part kernels
   models

@@ -36,6 +36,15 @@ var arguments = map[string]any{
 	"wgmma_":          tensorProductArgs{},
 	"conform_":        conformArgs{},
 	"conform_box":     conformBoxArgs{},
+	"measure_":        measureArgs{},
+}
+
+// measureArgs is MeasureArgs of kernels/measure.cu, which _tools/cuda/card launches.
+type measureArgs struct {
+	src, dst driver.Ptr
+	pieces   uint64
+	rounds   int32
+	_        int32
 }
 
 // tensorProductArgs is TensorProductArgs of kernels/product_wgmma.cu, which nothing launches yet.

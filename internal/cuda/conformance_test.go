@@ -34,10 +34,10 @@ const (
 type (
 	conformArgs    struct{ in, out driver.Ptr }
 	conformBoxArgs struct {
-		box           driver.TensorMap
-		corners, out  driver.Ptr
-		bytes, unused int32
-		_             [5]uint64
+		box          driver.TensorMap
+		corners, out driver.Ptr
+		bytes, _     int32
+		_            [5]uint64
 	}
 )
 

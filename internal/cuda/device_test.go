@@ -15,7 +15,7 @@ import (
 	"ossian/internal/tensor"
 )
 
-// A probe lets the suite reach buffers of a device on an emulated card.
+// A probe lets the suite reach buffers of a device on an emulated card, or on that of the machine.
 type probe struct {
 	*Device
 	t       *testing.T
@@ -34,8 +34,8 @@ func open(t *testing.T, s *model.Spec, lim model.Limits, cfg Config) *probe {
 // openOn is open with just this card and configuration.
 func openOn(t *testing.T, card emu.Card, s *model.Spec, lim model.Limits, cfg Config) *probe {
 	t.Helper()
-	machine := emu.New(card)
-	cfg.Driver = machine.Driver()
+	machine, drv := deviceDriver(t, card)
+	cfg.Driver = drv
 	device, err := New(s, lim, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +85,7 @@ func (p *probe) Read(b model.Buf) []float32 {
 		if err := p.card.drv.CopyToHost(row, begin); err != nil {
 			p.t.Fatal(err)
 		}
+		digest(p.t, row)
 		for k := range from.width {
 			if from.form == asBF16 {
 				out = append(out, tensor.BF16ToFloat(binary.LittleEndian.Uint16(row[2*k:])))

@@ -20,14 +20,41 @@ import (
 // which two runs on a card are compared bit for bit (_tools/cuda/gpu.sh). OSSIAN_CARD=emu is the
 // emulator, called in the way of a real card.
 
-// realDriver is that of this machine.
+// onRealCard reports whether the suites run on the GPU of this machine.
+func onRealCard() bool { return os.Getenv("OSSIAN_CARD") == "cuda" }
+
+// realDriver is that of this machine. The context of its card is kept until the program ends: a
+// driver takes a good part of a second for one, of which every test would have another.
 var realDriver = sync.OnceValues(func() (*driver.Driver, error) {
 	drv, err := libcuda.Open()
+	if err != nil {
+		return nil, err
+	}
+	if err := drv.Init(); err != nil {
+		return nil, err
+	}
+	device, err := drv.DeviceGet(0)
 	if err == nil {
-		err = drv.Init()
+		_, err = drv.ContextRetain(device)
 	}
 	return drv, err
 })
+
+// deviceDriver returns an emulated card and the driver on which a Device is to be tested, which binds
+// threads by itself: on a machine with a GPU that of the machine. The emulated card is closed with the
+// device; nothing was done on it where there is another one.
+func deviceDriver(t *testing.T, card emu.Card) (*emu.Machine, *driver.Driver) {
+	t.Helper()
+	machine := emu.New(card)
+	if !onRealCard() {
+		return machine, machine.Driver()
+	}
+	drv, err := realDriver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return machine, drv
+}
 
 // testCard returns an emulated card and the driver of the card that a test is to run on, which is
 // another one on a machine with a GPU. The test then finds counters of nothing, and nothing left
@@ -120,5 +147,23 @@ func writeDigest(t *testing.T, file string, sum hash.Hash) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// On a machine with a GPU the suites of devices run on its driver, not on the emulator.
+func TestRealCard(t *testing.T) {
+	ours, before := &driver.Driver{Name: "of the machine"}, realDriver
+	defer func() { realDriver = before }()
+	realDriver = func() (*driver.Driver, error) { return ours, nil }
+	t.Setenv("OSSIAN_CARD", "cuda")
+	if _, drv := deviceDriver(t, emu.Card{}); drv != ours {
+		t.Errorf("devices are tested on %s", drv.Name)
+	}
+	if _, drv := testCard(t, emu.Card{}); drv.Name != ours.Name {
+		t.Errorf("kernels are tested on %s", drv.Name)
+	}
+	t.Setenv("OSSIAN_CARD", "")
+	if _, drv := deviceDriver(t, emu.Card{}); drv == ours {
+		t.Error("devices are tested on the driver of the machine without being asked to")
 	}
 }

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"os"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -99,7 +98,7 @@ func download[T any](r *rig, at driver.Ptr, count int) []T {
 // counters are what the emulator has counted. A test that wants them is over on a real card.
 func (r *rig) counters() emu.Counters {
 	r.t.Helper()
-	if os.Getenv("OSSIAN_CARD") == "cuda" {
+	if onRealCard() {
 		r.t.Skip("a real card counts nothing")
 	}
 	return r.machine.Counters()

@@ -85,7 +85,7 @@ func (q *queue) glu(dst, gateUp driver.Ptr, width, rows int, a model.Activation)
 		return
 	}
 	stride := rowStride(width)
-	launch(q, "glu", driver.Dim3{X: ceilDiv(stride, 2*128), Y: uint32(rows), Z: 1}, 128, 0,
+	launch(q, "glu", driver.Dim3{X: uint32(rows), Y: ceilDiv(stride, 2*128), Z: 1}, 128, 0,
 		&gluArgs{dst: dst, gateUp: gateUp, width: int32(width), dstStride: int32(stride), srcStride: int32(rowStride(2 * width)), gate: gateOf(a)})
 }
 

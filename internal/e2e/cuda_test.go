@@ -1,10 +1,13 @@
 package e2e_test
 
 import (
+	"os"
 	"testing"
 
 	"ossian/internal/ckpt"
 	"ossian/internal/cuda"
+	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/driver/libcuda"
 	"ossian/internal/cuda/emu"
 	"ossian/internal/model"
 	"ossian/internal/runner"
@@ -13,7 +16,22 @@ import (
 	"ossian/internal/tensor"
 )
 
-// loadCUDA returns a runner for m on an emulated card.
+// cardFor returns the driver of a card to load models on: an emulated one, or with OSSIAN_CARD=cuda, as
+// _tools/cuda/gpu.sh has it, that of this machine. The function is called when all is closed.
+func cardFor(t *testing.T) (drv *driver.Driver, done func() error) {
+	t.Helper()
+	if os.Getenv("OSSIAN_CARD") != "cuda" {
+		machine := emu.New(emu.Card{Unchecked: true})
+		return machine.Driver(), machine.Close
+	}
+	drv, err := libcuda.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return drv, func() error { return nil }
+}
+
+// loadCUDA returns a runner for m on a card.
 func loadCUDA(t *testing.T, m *ckpt.Model, tokens int, kv tensor.DType) runner.Runner {
 	t.Helper()
 	lim := model.Limits{MaxSeqs: 64, MaxTokens: 128, MaxLen: tokens, BlockSize: blockSize}
@@ -21,8 +39,8 @@ func loadCUDA(t *testing.T, m *ckpt.Model, tokens int, kv tensor.DType) runner.R
 	for range windows {
 		lim.Blocks = append(lim.Blocks, (tokens+blockSize-1)/blockSize)
 	}
-	machine := emu.New(emu.Card{Unchecked: true})
-	d, err := cuda.New(m.Spec, lim, cuda.Config{Driver: machine.Driver(), KV: kv})
+	drv, done := cardFor(t)
+	d, err := cuda.New(m.Spec, lim, cuda.Config{Driver: drv, KV: kv})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +52,7 @@ func loadCUDA(t *testing.T, m *ckpt.Model, tokens int, kv tensor.DType) runner.R
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := machine.Close(); err != nil {
+		if err := done(); err != nil {
 			t.Error(err)
 		}
 	})

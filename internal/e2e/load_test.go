@@ -1,3 +1,8 @@
+//go:build !card
+
+// The tag card leaves the built-in model out, with which a program is too large to send to a machine
+// with a GPU (_tools/cuda/gpu.sh).
+
 package e2e_test
 
 import (

@@ -143,6 +143,8 @@ func (s *simulated) open(checkpoint *ckpt.Model, lim model.Limits) (runner.Runne
 	line := fmt.Sprintf("%s plays %s: tokens are noise, no weight is read", s.text, scenario.Model.Spec.Name)
 	if len(unknown) > 0 {
 		line += "; no calibration of " + s.profile.Name + " on it, so that steps take the least that the machine allows"
+	} else if note := clock.Note(); note != "" {
+		line += "; " + note
 	}
 	return script, line, err
 }

@@ -37,7 +37,7 @@ func TestGPUScript(t *testing.T) {
 			results[words[0]] = words[2]
 		}
 	}
-	for _, phase := range []string{"before", "cards", "texts", "tests-1", "tests-2", "bits", "kernels", "synth-gpt-oss-tiny", "latency-gpt-oss-tiny-1-4-2", "throughput-gpt-oss-tiny-2-4-2", "after"} {
+	for _, phase := range []string{"before", "cards", "texts", "tests-1", "tests-2", "golden", "bits", "kernels", "synth-gpt-oss-tiny", "latency-gpt-oss-tiny-1-4-2", "throughput-gpt-oss-tiny-2-4-2", "after"} {
 		if results[phase] == "ok" {
 			continue
 		}

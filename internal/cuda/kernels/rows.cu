@@ -155,11 +155,12 @@ __device__ __forceinline__ float activate(const GluArgs& a, float gate, float up
 }
 
 // glu computes two elements of a row in each thread: SiLU with alpha 1, no limit and no shift, the
-// activation of gpt-oss with 1.702, 7 and 1. blockIdx.y is the row.
+// activation of gpt-oss with 1.702, 7 and 1. blockIdx.x is the row, of which there may be more than the
+// 65,535 blocks that a grid has in y.
 extern "C" __global__ void __launch_bounds__(128) glu(const GluArgs a) {
-  int i = (blockIdx.x * blockDim.x + threadIdx.x) * 2;
+  int i = (blockIdx.y * blockDim.x + threadIdx.x) * 2;
   if (i >= a.dstStride) return;
-  const float* src = a.gateUp + (size_t)blockIdx.y * a.srcStride;
+  const float* src = a.gateUp + (size_t)blockIdx.x * a.srcStride;
   float low = 0.0f, high = 0.0f;
   if (i < a.width) {
     float2 pair = *reinterpret_cast<const float2*>(src + 2 * i);
@@ -169,5 +170,5 @@ extern "C" __global__ void __launch_bounds__(128) glu(const GluArgs a) {
     float2 pair = *reinterpret_cast<const float2*>(src + 2 * i + 2);
     high = activate(a, pair.x, pair.y);
   }
-  *reinterpret_cast<__nv_bfloat162*>(a.dst + (size_t)blockIdx.y * a.dstStride + i) = __floats2bfloat162_rn(low, high);
+  *reinterpret_cast<__nv_bfloat162*>(a.dst + (size_t)blockIdx.x * a.dstStride + i) = __floats2bfloat162_rn(low, high);
 }

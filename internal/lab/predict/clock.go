@@ -48,6 +48,8 @@ type Clock struct {
 	shape   costs
 	rate    rates
 	experts distinctExperts
+	note    string                // see Note
+	tiles   [numClasses][]float64 // of a calibration
 }
 
 // costs are what a model asks per step, token, row: bytes and FLOPs of one device.
@@ -189,7 +191,7 @@ func (c *costs) parameters(r resolved) []string {
 
 // newClock makes the clock of a scenario; the calibration must have all parameters.
 func newClock(s *Scenario, r resolved, calibration *Calibration) *Clock {
-	c := &Clock{machine: s.Machine, r: r, shape: newCosts(s, r)}
+	c := &Clock{machine: s.Machine, r: r, shape: newCosts(s, r), note: calibration.countedNote()}
 	value := func(name string) float64 { v, _ := calibration.Value(name); return v }
 	bits := func(name string) float64 { // of the operands of the arithmetic
 		if name == "mxfp4" && s.Machine.FP4.Value > 0 {
@@ -213,6 +215,9 @@ func newClock(s *Scenario, r resolved, calibration *Calibration) *Clock {
 	c.rate.step, c.rate.sequence, c.rate.parallel = value(hostStep)*1e-3, value(hostSequence)*1e-6, value(hostParallel)*1e-3
 	if r.async {
 		c.rate.hidden = value(hostHidden)
+	}
+	for class := range numClasses {
+		c.tiles[class] = calibration.Tiles[class.String()]
 	}
 	c.rate.front = value(frontName(s.Model.Spec)) * 1e-3
 	c.experts = newDistinctExperts(s.Model.Spec.FFN.Experts, s.Model.Spec.FFN.TopK, value(expertExponent))
@@ -305,6 +310,9 @@ func (c *Clock) Times(load *Load) (times [numClasses]float64) {
 		}
 		times[class] = roofline(load.Bytes[class]/c.rate.bandwidth[class], load.FLOPs[class]/c.rate.compute[class])
 	}
+	times[Weights] *= tileFactor(c.tiles[Weights], load.Tokens)
+	times[Experts] *= tileFactor(c.tiles[Experts], load.Tokens)
+	times[Output] *= tileFactor(c.tiles[Output], load.Sampled)
 	if load.Mixed { // rows with one query are computed like chunks: their heads read one by one
 		times[Decode] *= 1 + c.rate.mixed*(c.shape.grouping-1)
 	}
@@ -316,6 +324,17 @@ func (c *Clock) Times(load *Load) (times [numClasses]float64) {
 	}
 	times[Host] = host * (1 - c.rate.hidden)
 	return times
+}
+
+// tileFactor reads a table of Calibration.Tiles.
+func tileFactor(table []float64, n int) float64 {
+	if len(table) == 0 || n < 1 {
+		return 1
+	}
+	at := math.Min(2*math.Log2(float64(n)), float64(len(table)-1))
+	low := int(at)
+	high := min(low+1, len(table)-1)
+	return table[low] + (at-float64(low))*(table[high]-table[low])
 }
 
 // StepTime returns how long a step with these rows takes.

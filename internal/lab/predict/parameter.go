@@ -57,6 +57,13 @@ type Calibration struct {
 	Range      Range                        `json:"range"`                    // what the rows covered
 	Rows       []string                     `json:"rows,omitempty"`           // ids of the rows that it was fitted to
 	Left       []string                     `json:"not_identified,omitempty"` // parameters of which the rows say little
+	// Counted reports that nobody measured: parameters follow from what kernels do (counted.go), with
+	// constants that were fitted to Kernels measured ones; 0 = from data sheets alone.
+	Counted bool `json:"counted,omitempty"`
+	Kernels int  `json:"counted_kernels,omitempty"`
+	// Tiles are how many times as long as their shares say kernels take of a class, by its name, at 1, √2,
+	// 2, 2√2 … tokens (of "output": sampled rows): tiles are not full, or too few for the card.
+	Tiles map[string][]float64 `json:"tiles,omitempty"`
 }
 
 // A Spread is how sure predictions are. The logarithm of a metric with the slopes g has the

@@ -26,7 +26,7 @@ type Scenario struct {
 	Settings    Settings
 	Workload    Workload
 	Session     []Workload   // what the server has seen before, in this order
-	Calibration *Calibration // nil = the shipped one of machine, engine and version, if there is one
+	Calibration *Calibration // nil = the shipped one of machine, engine and version, or what counts of Ossian's kernels say, if there is one
 	Strict      bool         // unknown kernels are an error
 }
 
@@ -156,6 +156,9 @@ func (s *Scenario) calibrated(r resolved) (*Calibration, []string, error) {
 	if calibration == nil {
 		calibration = Shipped(s.Machine.Name, s.Engine.Name, s.Engine.Version)
 	}
+	if calibration == nil {
+		calibration = s.counted(r)
+	}
 	var unknown []string
 	if !calibration.Covers(s.Machine.Name, s.Engine.Name, s.Engine.Version) {
 		unknown = names
@@ -204,6 +207,9 @@ func (sim *Simulation) Prediction() Prediction {
 			p.Assumptions = append(p.Assumptions, "no time in the front end: that of chats with this template was never measured ("+name+")")
 		}
 	}
+	if note := sim.calibration.countedNote(); note != "" {
+		p.Assumptions = append(p.Assumptions, note)
+	}
 	for key, value := range run.metrics() {
 		p.Metrics[key] = Estimate{value, value, value}
 	}
@@ -215,6 +221,10 @@ func (sim *Simulation) Prediction() Prediction {
 
 // widen gives metrics their intervals. Of a bound nothing is known, so it has none.
 func (sim *Simulation) widen(metrics map[string]Estimate) {
+	if sim.calibration.Counted {
+		sim.widenCounted(metrics)
+		return
+	}
 	if len(sim.calibration.Spread.Quantiles) == 0 { // nothing is known of how far it is off
 		return
 	}

@@ -120,9 +120,16 @@ func (l *library) memory(d *driver.Driver) {
 
 // copies sets copies between host and device, and filling.
 func (l *library) copies(d *driver.Driver) {
-	toDevice := l.function("cuMemcpyHtoD", "_v2", "3.2")
+	toDevice, ended := l.function("cuMemcpyHtoD", "_v2", "3.2"), l.function("cuStreamSynchronize", "", "2.0")
 	d.CopyToDevice = func(dst driver.Ptr, src []byte) error {
-		return toDevice.call(uintptr(dst), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)))
+		// From memory that is not pinned the driver returns as soon as it has a copy of its own, and what
+		// is given to streams that do not wait for the zero stream could overtake the rest of the way
+		// ("API synchronization behavior" of the driver's manual).
+		err := toDevice.call(uintptr(dst), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)))
+		if err == nil {
+			err = ended.call(zeroStream)
+		}
+		return err
 	}
 	toHost := l.function("cuMemcpyDtoH", "_v2", "3.2")
 	d.CopyToHost = func(dst []byte, src driver.Ptr) error {

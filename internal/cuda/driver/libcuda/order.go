@@ -10,6 +10,7 @@ import (
 
 // Flags and modes of the driver's functions.
 const (
+	zeroStream    = 0 // in which copies are made that are not asynchronous
 	nonBlocking   = 1 // cuStreamCreate: does not wait for the zero stream
 	withoutTiming = 2 // cuEventCreate
 	captureThread = 1 // cuStreamBeginCapture: other threads may go on allocating and loading modules

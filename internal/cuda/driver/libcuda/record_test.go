@@ -94,7 +94,6 @@ func TestWords(t *testing.T) {
 		{func() error { return d.MemFree(1 << 40) }, "cuMemFree_v2", []uintptr{1 << 40}},
 		{func() error { return ignore(d.MemAllocHost(8)) }, "cuMemAllocHost_v2", []uintptr{star, 8}},
 		{func() error { return d.MemFreeHost(some) }, "cuMemFreeHost", []uintptr{where}},
-		{func() error { return d.CopyToDevice(1<<40, some) }, "cuMemcpyHtoD_v2", []uintptr{1 << 40, where, 3}},
 		{func() error { return d.CopyToHost(some, 1<<40) }, "cuMemcpyDtoH_v2", []uintptr{where, 1 << 40, 3}},
 		{func() error { return d.CopyToAsync(1<<40, some, 50) }, "cuMemcpyHtoDAsync_v2", []uintptr{1 << 40, where, 3, 50}},
 		{func() error { return d.CopyFromAsync(some, 1<<40, 50) }, "cuMemcpyDtoHAsync_v2", []uintptr{where, 1 << 40, 3, 50}},
@@ -152,6 +151,27 @@ func TestWords(t *testing.T) {
 		if fields.Field(i).IsZero() {
 			t.Errorf("%s is not set", fields.Type().Field(i).Name)
 		}
+	}
+}
+
+// A copy to the device has ended when it returns, also where the driver's function has only taken the
+// bytes: the stream in which it is made is waited for, unless there was an error.
+func TestCopyEnds(t *testing.T) {
+	r := &recorder{}
+	d := newDriver(r.library())
+	some, code := []byte{1, 2, 3}, 0
+	r.answer = func(string, []uintptr) int { return code }
+	if err := d.CopyToDevice(1<<40, some); err != nil {
+		t.Fatal(err)
+	}
+	where := uintptr(unsafe.Pointer(&some[0]))
+	if len(r.calls) != 2 || r.calls[0].symbol != "cuMemcpyHtoD_v2" || !slices.Equal(r.calls[0].words, []uintptr{1 << 40, where, 3}) ||
+		r.calls[1].symbol != "cuStreamSynchronize" || !slices.Equal(r.calls[1].words, []uintptr{0}) {
+		t.Errorf("calls %v: a copy of 3 bytes, then a wait for stream 0 expected", r.calls)
+	}
+	r.calls, code = nil, 1
+	if err := d.CopyToDevice(1<<40, some); err == nil || r.calls[0].symbol != "cuMemcpyHtoD_v2" {
+		t.Errorf("calls %v, error %v: that of the copy expected", r.calls, err)
 	}
 }
 

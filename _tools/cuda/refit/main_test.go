@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ossian/internal/cuda/cost"
+	"ossian/internal/lab/predict/machine"
+)
+
+// TestRun: a file of times made from constants becomes the file of these constants.
+func TestRun(t *testing.T) {
+	known, err := machine.Lookup("H200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	card, err := cost.CardOf(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth := cost.Assumed()
+	truth.Memory, truth.Issue, truth.Trip = 0.75, 0.5, 1e-6
+	var records []cost.Record
+	add := func(kernel, shape string, tokens int) {
+		r := cost.Record{Card: "H200", Kernel: kernel, Shape: shape, Tokens: tokens}
+		if r.Work, err = cost.ParseWork(kernel, shape, tokens); err != nil {
+			t.Fatal(err)
+		}
+		seconds, _ := truth.Seconds(&card, &r.Work)
+		r.Micros = 1e6 * (seconds + truth.Gap)
+		records = append(records, r)
+	}
+	for _, shape := range []string{"rows=512 cols=2880", "rows=24576 cols=4096", "rows=201088 cols=2880"} {
+		for _, tokens := range []int{1, 2, 4} {
+			add("linear_bf16_8", shape, tokens)
+			add("linear_mxfp4_8", shape, tokens)
+		}
+		add("linear_bf16_128", shape, 2048)
+	}
+	for _, tokens := range []int{1, 16, 64} {
+		add("add_norm", "width=2880", tokens)
+	}
+	folder := t.TempDir()
+	path := filepath.Join(folder, "kernels.csv")
+	var text, report bytes.Buffer
+	if err := cost.WriteRecords(&text, &card, &truth, records); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(path, folder, &report); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(filepath.Join(folder, "h200.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fitted cost.Fitted
+	if err := json.Unmarshal(written, &fitted); err != nil {
+		t.Fatal(err)
+	}
+	if got := fitted.Constants; math.Abs(got.Memory/0.75-1) > 0.03 || math.Abs(got.Trip/1e-6-1) > 0.1 || math.Abs(got.Issue/0.5-1) > 0.03 || fitted.Card != "H200" || fitted.Kernels != len(records) {
+		t.Errorf("%+v", fitted)
+	}
+	if !strings.Contains(report.String(), "H200: 24 kernels") || !strings.Contains(report.String(), "linear_mxfp4_8") {
+		t.Errorf("%s", report.String())
+	}
+}

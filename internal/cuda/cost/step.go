@@ -1,0 +1,152 @@
+package cost
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// A Model is the shape of a decoder as package cuda runs it (model/decoder.go).
+type Model struct {
+	Hidden, Vocab int
+	Heads         Heads
+	Windows       []int  // of each layer, 0 = none
+	Dense         Format // of projections and of feed-forward parts without experts
+	Router        Format
+	Head          Format // of the output projection
+	Table         Format // of the embedding
+	Bias          bool   // of projections
+	Inner         int    // of feed-forward parts without experts
+	Experts       *Experts
+}
+
+// A Step is a batch.
+type Step struct {
+	Rows     []Row
+	Sampled  int      // rows whose next token is chosen
+	Drawn    bool     // not greedily
+	Assigned Assigned // how many of the step's tokens each expert of a layer has; nil = all alike
+}
+
+// tokens returns how many tokens a step has.
+func (s *Step) tokens() (n int) {
+	for _, row := range s.Rows {
+		n += row.Len
+	}
+	return n
+}
+
+// A Part is what of a decoder a kernel belongs to.
+type Part uint8
+
+// The parts of a decoder.
+const (
+	Projections Part = iota // of attention, dense feed-forward parts, the router
+	ExpertProducts
+	Attention
+	Output
+	Others // norms, rotation, the cache, choosing and joining experts, sampling
+	NumParts
+)
+
+// A Launch is a kernel of a step, and how often it runs in it.
+type Launch struct {
+	Work
+	Part  Part
+	Times int
+}
+
+// Launches are the kernels of a step in the order in which they first run.
+func (m *Model) Launches(s Step) (all []Launch) {
+	tokens, layers := s.tokens(), len(m.Windows)
+	add := func(part Part, times int, works ...Work) {
+		for _, w := range works {
+			all = append(all, Launch{w, part, times})
+		}
+	}
+	query, kv := m.Heads.Heads*m.Heads.Dim, m.Heads.KV*m.Heads.Dim
+	dense := func(rows, cols int, bias bool) Work { return Linear(Matrix{m.Dense, rows, cols}, bias, tokens) }
+	add(Others, 1, Embed(Matrix{m.Table, m.Vocab, m.Hidden}, tokens), AddNorm(m.Hidden, tokens, true))
+	add(Others, 2*layers, AddNorm(m.Hidden, tokens, false))
+	add(Projections, layers, dense(query, m.Hidden, m.Bias))
+	add(Projections, 2*layers, dense(kv, m.Hidden, m.Bias))
+	add(Others, layers, m.Heads.Rotate(tokens), m.Heads.Store(tokens))
+	perWindow := m.perWindow()
+	for _, window := range slices.Sorted(maps.Keys(perWindow)) {
+		add(Attention, perWindow[window], m.Heads.Attend(s.Rows, window)...)
+	}
+	add(Projections, layers, dense(m.Hidden, query, m.Bias))
+	if e := m.Experts; e != nil {
+		add(Projections, layers, Linear(Matrix{m.Router, e.Count, m.Hidden}, m.Bias, tokens))
+		add(Others, layers, Route(e.Count, e.TopK, tokens))
+		works := e.Works(tokens, m.assigned(&s, tokens))
+		for i, w := range works {
+			part := Others
+			if i%4 == 1 || i%4 == 2 {
+				part = ExpertProducts
+			}
+			add(part, layers, w)
+		}
+	} else {
+		add(Projections, layers, dense(2*m.Inner, m.Hidden, false))
+		add(Others, layers, GLU(m.Inner, tokens))
+		add(Projections, layers, dense(m.Hidden, m.Inner, false))
+	}
+	if s.Sampled > 0 {
+		add(Others, 1, Select(m.Hidden, s.Sampled))
+		add(Output, 1, Linear(Matrix{m.Head, m.Vocab, m.Hidden}, false, s.Sampled))
+		add(Others, 1, Sample(m.Vocab, s.Sampled, s.Drawn)...)
+	}
+	return all
+}
+
+// perWindow counts the layers of each window.
+func (m *Model) perWindow() map[int]int {
+	counts := map[int]int{}
+	for _, window := range m.Windows {
+		counts[window]++
+	}
+	return counts
+}
+
+// assigned is how many tokens experts have where nobody says it: all alike.
+func (m *Model) assigned(s *Step, tokens int) Assigned {
+	if s.Assigned != nil {
+		return s.Assigned
+	}
+	even := make(Assigned, m.Experts.Count)
+	for i := range even {
+		even[i] = float64(tokens*m.Experts.TopK) / float64(m.Experts.Count)
+	}
+	return even
+}
+
+// A Total is what the kernels of a step take together.
+type Total struct {
+	Parts    [NumParts]float64 // seconds of kernels, without gaps
+	Kernels  int               // launches
+	Device   float64           // seconds of the card, gaps included
+	Launched float64           // seconds in which the host gives the kernels
+	Host     float64           // seconds of the host beside that
+}
+
+// Seconds is how long a step takes that waits for the one before: the host runs ahead of the card, so
+// that the longer of the two decides.
+func (t Total) Seconds() float64 { return math.Max(t.Device, t.Launched) + t.Host }
+
+// Total adds launches up.
+func (c *Constants) Total(card *Card, launches []Launch, rows int) (total Total) {
+	for i := range launches {
+		one := &launches[i]
+		seconds, _ := c.Seconds(card, &one.Work)
+		total.Parts[one.Part] += float64(one.Times) * seconds
+		total.Kernels += one.Times
+	}
+	for _, seconds := range total.Parts {
+		total.Device += seconds
+	}
+	total.Device += float64(total.Kernels) * c.Gap
+	total.Launched = float64(total.Kernels) * c.Launch
+	total.Host = c.Step + float64(rows)*c.Row
+	return total
+}
