@@ -152,6 +152,11 @@ func TestExperts(t *testing.T) {
 		{tensor.MXFP4HF, 352, 32, 4, 2, swigluLimited},
 		{tensor.MXFP4, 64, 544, 3, 2, silu},
 		{tensor.BF16, 40, 20, 4, 2, swigluLimited},
+		// Sums in one chunk and in several, of the first matrix and of the second one.
+		{tensor.BF16, 520, 16, 3, 2, swigluLimited},
+		{tensor.BF16, 16, 520, 3, 2, swigluLimited},
+		{tensor.MXFP4HF, 544, 32, 3, 2, silu},
+		{tensor.Q8_0, 32, 544, 3, 2, silu},
 		{tensor.F32, 6, 12, 2, 1, silu},
 		{tensor.Q8_0, 1056, 64, 3, 2, swigluLimited},
 	} {
@@ -170,7 +175,7 @@ func TestExperts(t *testing.T) {
 					}
 				}
 			}
-			for _, part := range [][2]int{{11, 1}, {0, 8}, {3, 15}, {60, 38}} {
+			for _, part := range [][2]int{{11, 1}, {20, 5}, {0, 8}, {3, 15}, {60, 38}} {
 				for i, row := range m.run(r, x, a, part[0], part[1]) {
 					sameBits(t, fmt.Sprintf("token %d of %d", i, part[1]), row, all[part[0]+i])
 				}

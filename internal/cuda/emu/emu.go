@@ -16,8 +16,9 @@
 //   - Global memory has a byte of shadow for each byte: written or not. Reading what
 //     nobody wrote, leaving an allocation (256 bytes behind each belong to nobody), using freed
 //     memory and misaligned addresses are faults.
-//   - What one block wrote may not be read by another one of the same launch, but for kernels with
-//     atomics or ordered accesses. Every second launch begins with the last block.
+//   - What one block wrote may not be read by another one of the same launch, unless fences and atomic
+//     or ordered accesses put the two in order; and a kernel of several cards has to have waited for a
+//     card whose memory it reads. Every second launch begins with the last block.
 //   - Shared memory starts as 0xA5. Accesses of warps that no barrier orders, and of lanes that
 //     neither a barrier nor bar.warp.sync orders, are faults where one of them writes.
 //   - cp.async lands when its group is waited for; touching its target before is a fault.
@@ -48,10 +49,10 @@
 // # Limits
 //
 // PTX for sm_80 and sm_90a as nvcc makes it of kernels without calls; no textures, no device-side
-// launches, no clusters of several blocks. cp.async groups and barriers are those of whole warps. Where
-// blocks or cards do talk, the order of memory is that of the interleaving which is executed: missing
-// fences may go unnoticed. Host threads are told apart on Linux only, and only where there is more
-// than one card.
+// launches, no clusters of several blocks. cp.async groups and barriers are those of whole warps. Memory
+// changes in the order of the interleaving that is executed; that fences are missing is seen by who knows
+// of what was written, where a block counts as one party. Host threads are told apart on Linux only, and
+// only where there is more than one card.
 package emu
 
 import (

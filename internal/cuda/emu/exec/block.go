@@ -28,7 +28,11 @@ type Block struct {
 	shift   int // of a place in shared memory to its cell
 	limit   int64
 	async   *async // nil: nothing of it yet
-	stamp   uint64 // launch and block; 0 where blocks may see each other's work
+	stamp   uint64 // launch and block (order.go)
+	epoch   uint64 // fences passed
+	known   clock  // what other blocks have written
+	pending clock  // the same, with the next fence
+	order   *order // of the launch; nil where blocks do not talk
 	watches []*Watch
 }
 
@@ -40,11 +44,13 @@ type Grid struct {
 	Threads [3]uint32
 	Shared  int // bytes of dynamic shared memory
 	Params  []byte
+
+	order *order // nil where blocks do not talk
 }
 
 // Run executes all blocks. The result does not depend on how many are executed at a time: kernels
 // whose blocks may see each other's work (atomics, volatile accesses) run one block after another,
-// the blocks of others may not read what another one wrote. Every second launch begins with the last
+// and no block may read what another one wrote where nothing orders them. Every second launch begins with the last
 // block, since no order is promised.
 func (g *Grid) Run() (count Count, failed *Fault) {
 	total := int64(g.Blocks[0]) * int64(g.Blocks[1]) * int64(g.Blocks[2])
@@ -52,6 +58,7 @@ func (g *Grid) Run() (count Count, failed *Fault) {
 	launch := g.Device.Memory.launches.Add(1)
 	if g.Kernel.Serial {
 		workers = 1
+		g.order = &order{map[uint64]clock{}}
 	}
 	var next atomic.Int64
 	var mu sync.Mutex // guards count, failed and first
@@ -67,15 +74,11 @@ func (g *Grid) Run() (count Count, failed *Fault) {
 			if stop {
 				break
 			}
-			index, stamp := i, launch<<32|uint64(i+1)
-			switch {
-			case g.Kernel.Serial:
-				stamp = 0
-			case launch%2 == 0:
+			index := i
+			if launch%2 == 0 && !g.Kernel.Serial {
 				index = total - 1 - i
-				stamp = launch<<32 | uint64(index+1)
 			}
-			if f := b.exec(index, stamp); f != nil {
+			if f := b.exec(index, g.stampOf(launch, index)); f != nil {
 				mu.Lock()
 				if i < first {
 					first, failed = i, f
@@ -110,6 +113,7 @@ func (g *Grid) worker() *Block {
 	b.Grid, b.Size, b.Params = g.Blocks, g.Threads, g.Params
 	b.watches = g.Device.Memory.watching()
 	b.Count = Count{}
+	b.order = g.order
 	return b
 }
 
@@ -141,7 +145,7 @@ func (b *Block) exec(index int64, stamp uint64) (failed *Fault) {
 			failed = &f
 		}
 	}()
-	b.Index, b.stamp = index, stamp
+	b.Index, b.stamp, b.epoch, b.known, b.pending = index, stamp, 0, nil, nil
 	b.At = [3]uint32{uint32(index % int64(b.Grid[0])), uint32(index / int64(b.Grid[0]) % int64(b.Grid[1])), uint32(index / int64(b.Grid[0]) / int64(b.Grid[1]))}
 	clear(b.cells)
 	clear(b.reads)

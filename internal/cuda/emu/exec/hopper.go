@@ -37,13 +37,13 @@ type async struct {
 	groups   [8]warpgroup
 }
 
-// parties returns how many times a warp of such a kernel keeps track of: those of warps and, where
-// there are mbarriers, theirs and what was fenced of the warps.
+// parties returns how many times a warp keeps track of: those of warps and, where there are mbarriers,
+// theirs and what was fenced of the warps; and one more (order.go).
 func (k *Kernel) parties(warps int) int {
-	if !k.Async {
-		return warps
+	if k.Async {
+		warps = 2*warps + mostBarriers
 	}
-	return 2*warps + mostBarriers
+	return warps + 1 // whether other cards were waited for
 }
 
 // fenced is the index of what is known of fences behind writes of a warp.

@@ -98,9 +98,7 @@ func (w *Warp) source(site, lane int, at, n uint64, what string) []byte {
 	if off+n > a.Size {
 		w.FailLane(IllegalAddress, lane, "%s: %d bytes at %#x, the allocation of %d bytes ends before", what, n, at, a.Size)
 	}
-	if unset := a.Unset(off, n); unset < n {
-		w.FailLane(LaunchFailed, lane, "%s: %d bytes at %#x: nobody has written byte %d of them", what, n, at, unset)
-	}
+	w.readable(a, off, n, lane, what)
 	return a.Data[off : off+n]
 }
 

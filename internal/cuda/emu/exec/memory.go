@@ -223,52 +223,6 @@ func (w *Warp) GlobalReadConst(site, lane int, at uint64, n int) []byte {
 	return b
 }
 
-// readable ends the launch where bytes of an allocation may not be read.
-func (w *Warp) readable(a *Alloc, off, n uint64, lane int, what string) {
-	if unset := a.Unset(off, n); unset < n {
-		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): nobody has written byte %d of them", what, n, a.Base+off, off, a.Size, unset)
-	}
-	if other := w.Block.foreign(a, off, n, false); other != 0 {
-		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): block %d of the same launch wrote them, and no order of blocks is promised",
-			what, n, a.Base+off, off, a.Size, uint32(other)-1)
-	}
-}
-
-// foreign returns the stamp of another block of this launch, or with own of any, that wrote one of the
-// words; 0: none did. Kernels whose blocks may talk with each other have no stamps.
-func (b *Block) foreign(a *Alloc, off, n uint64, own bool) uint64 {
-	stamps := a.stamps.Load()
-	if stamps == nil || b.stamp == 0 {
-		return 0
-	}
-	for _, s := range (*stamps)[off/4 : (off+n+3)/4] {
-		if s>>32 == b.stamp>>32 && (own || s != b.stamp) {
-			return s
-		}
-	}
-	return 0
-}
-
-// mark notes that this block wrote words; parts of words are not followed.
-func (b *Block) mark(a *Alloc, off, n uint64) {
-	stamps := a.stamps.Load()
-	if stamps == nil {
-		made := make([]uint64, (a.Size+3)/4)
-		if !a.stamps.CompareAndSwap(nil, &made) {
-			b.mark(a, off, n)
-			return
-		}
-		stamps = &made
-	}
-	stamp := b.stamp
-	if n < 4 {
-		stamp = 0
-	}
-	for i := off / 4; i < (off+n+3)/4; i++ {
-		(*stamps)[i] = stamp
-	}
-}
-
 // GlobalWrite returns room for n bytes and marks them as written.
 func (w *Warp) GlobalWrite(site, lane int, at uint64, n int) []byte {
 	a, off := w.global(site, lane, at, n, "write")
@@ -276,6 +230,6 @@ func (w *Warp) GlobalWrite(site, lane int, at uint64, n int) []byte {
 		w.FailLane(IllegalAddress, lane, "write of %d bytes at %#x: a constant of the module", n, at)
 	}
 	a.Written(off, uint64(n))
-	w.Block.mark(a, off, uint64(n))
+	w.Block.mark(a, off, uint64(n), false)
 	return a.Data[off : off+uint64(n)]
 }

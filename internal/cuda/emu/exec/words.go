@@ -50,7 +50,7 @@ func (w *Warp) words(site int, at, n uint64, constant bool) []byte {
 			return nil
 		}
 	}
-	if w.Block.foreign(found, off, n, constant) != 0 {
+	if !w.Block.plain(found, off, n, constant) {
 		return nil
 	}
 	return found.Data[off : off+n]

@@ -18,6 +18,8 @@ type access struct {
 	site  int
 	fixed bool // .nc: the launch does not write what is read
 	sign  bool // elements shorter than their registers are widened with their sign
+
+	strong, acquire, release bool // others may see it meanwhile; and in which order
 }
 
 // cacheHints are modifiers that change no result.
@@ -28,6 +30,7 @@ var cacheHints = []string{"ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_n
 func (p *parser) access(where string) *access {
 	a := &access{}
 	order := p.one("weak", "volatile", "relaxed", "acquire", "release")
+	a.strong, a.acquire, a.release = order != "" && order != "weak", order == "acquire", order == "release"
 	scope := p.one("cta", "cluster", "gpu", "sys")
 	a.space = p.one("global", "shared", "local", "param", "const")
 	if a.space == "" && p.one("shared::cta") != "" {
@@ -49,7 +52,7 @@ func (p *parser) access(where string) *access {
 		p.fail("order and scope do not fit: %s", p.in.Text)
 	}
 	if a.space == "" || a.space == "global" || a.space == "const" {
-		a.site = p.site(order != "" && order != "weak", scope == "sys")
+		a.site = p.site(a.strong, scope == "sys")
 	}
 	if a.space == "" || a.space == "shared" {
 		p.k.Grain = min(p.k.Grain, a.total)
@@ -99,11 +102,7 @@ func (p *parser) ld() {
 	fetch := a.fetcher()
 	p.in.Run = func(w *exec.Warp, m uint32) {
 		a.count(w, m)
-		for lane := range 32 {
-			if m>>lane&1 != 0 {
-				a.put(w, lane, fetch(w, lane, a.Of(w, lane)))
-			}
-		}
+		eachLane(m, func(lane int) { a.put(w, lane, fetch(w, lane, a.Of(w, lane))) })
 	}
 }
 
@@ -122,18 +121,14 @@ func (p *parser) st() {
 	room := a.storer()
 	p.in.Run = func(w *exec.Warp, m uint32) {
 		a.count(w, m)
-		for lane := range 32 {
-			if m>>lane&1 != 0 {
-				a.get(w, lane, room(w, lane, a.Of(w, lane)))
-			}
-		}
+		eachLane(m, func(lane int) { a.get(w, lane, room(w, lane, a.Of(w, lane))) })
 	}
 }
 
 // wholeWords returns the registers of an access to global or shared memory that moves words between
 // registers of 32 bits, nil for all others.
 func (a *access) wholeWords() (regs []int) {
-	if a.size != 4 || (a.space != "global" && a.space != "shared") {
+	if a.size != 4 || (a.strong && a.space != "shared") || (a.space != "global" && a.space != "shared") {
 		return nil
 	}
 	for _, r := range a.regs {
@@ -195,7 +190,7 @@ func (a *access) fetcher() func(w *exec.Warp, lane int, at uint64) []byte {
 		if a.fixed {
 			return func(w *exec.Warp, lane int, at uint64) []byte { return w.GlobalReadConst(site, lane, at, total) }
 		}
-		return func(w *exec.Warp, lane int, at uint64) []byte { return w.GlobalRead(site, lane, at, total) }
+		return a.read
 	case "shared":
 		return func(w *exec.Warp, lane int, at uint64) []byte { return w.SharedRead(lane, at, total) }
 	case "local":
@@ -212,16 +207,16 @@ func (a *access) fetcher() func(w *exec.Warp, lane int, at uint64) []byte {
 		case "param":
 			return w.ParamRead(lane, at, total)
 		}
-		return w.GlobalRead(site, lane, at, total)
+		return a.read(w, lane, at)
 	}
 }
 
 // storer returns how room for the bytes of a lane is found.
 func (a *access) storer() func(w *exec.Warp, lane int, at uint64) []byte {
-	total, site := a.total, a.site
+	total := a.total
 	switch a.space {
 	case "global":
-		return func(w *exec.Warp, lane int, at uint64) []byte { return w.GlobalWrite(site, lane, at, total) }
+		return a.write
 	case "shared":
 		return func(w *exec.Warp, lane int, at uint64) []byte { return w.SharedWrite(lane, at, total) }
 	case "local":
@@ -236,8 +231,23 @@ func (a *access) storer() func(w *exec.Warp, lane int, at uint64) []byte {
 		case "param":
 			w.FailLane(exec.IllegalAddress, lane, "write of a parameter")
 		}
-		return w.GlobalWrite(site, lane, at, total)
+		return a.write(w, lane, at)
 	}
+}
+
+// read and write are accesses to global memory.
+func (a *access) read(w *exec.Warp, lane int, at uint64) []byte {
+	if a.strong {
+		return w.StrongRead(a.site, lane, at, a.total, a.acquire)
+	}
+	return w.GlobalRead(a.site, lane, at, a.total)
+}
+
+func (a *access) write(w *exec.Warp, lane int, at uint64) []byte {
+	if a.strong {
+		return w.StrongWrite(a.site, lane, at, a.total, a.release)
+	}
+	return w.GlobalWrite(a.site, lane, at, a.total)
 }
 
 // put moves loaded bytes to the registers of a lane.
@@ -346,14 +356,14 @@ func spread(w *exec.Warp, r reg, m uint32) {
 	}
 }
 
-// atomFields takes what atom and red have in common: space, serial blocks.
-func (p *parser) atomFields() (space string, site int) {
-	p.one("relaxed", "acquire", "release", "acq_rel")
+// atomFields takes what atom and red have in common: order, space, serial blocks.
+func (p *parser) atomFields() *access {
+	order := p.one("relaxed", "acquire", "release", "acq_rel")
+	a := &access{strong: true, acquire: order == "acquire" || order == "acq_rel", release: order == "release" || order == "acq_rel"}
 	scope := p.one("cta", "cluster", "gpu", "sys")
-	space = p.one("global", "shared", "shared::cta")
-	space, _, _ = strings.Cut(space, "::")
-	if space != "shared" {
-		site = p.site(true, scope == "sys")
+	a.space, _, _ = strings.Cut(p.one("global", "shared", "shared::cta"), "::")
+	if a.space != "shared" {
+		a.site = p.site(true, scope == "sys")
 	}
-	return space, site
+	return a
 }

@@ -8,7 +8,7 @@ import (
 // atom reads and writes memory in one step; red does so without a result. Blocks of kernels that do
 // this to global memory run one after another.
 func (p *parser) atom() {
-	space, site := p.atomFields()
+	a := p.atomFields()
 	p.has("noftz")
 	t, bits := p.lastType()
 	op := p.one("add", "min", "max", "inc", "dec", "exch", "cas", "and", "or", "xor")
@@ -21,8 +21,8 @@ func (p *parser) atom() {
 	if want := map[bool]int{true: 3, false: 2}[op == "cas"]; len(args) != want || bits < 32 {
 		p.fail("form of %s is not known: %s", p.op, p.in.Text)
 	}
-	a := &access{space: space, Address: p.address(args[0]), size: bits / 8, total: bits / 8, site: site}
-	if space != "global" {
+	a.Address, a.size, a.total = p.address(args[0]), bits/8, bits/8
+	if a.space != "global" {
 		p.k.Grain = min(p.k.Grain, a.total)
 	}
 	change := arith.Change(op, t)
@@ -64,8 +64,8 @@ func atomicRoom(w *exec.Warp, a *access, lane int, at uint64) []byte {
 	if a.space == "shared" || (a.space == "" && spaceOf(at) == "shared") {
 		return w.SharedAtomic(lane, at, a.total)
 	}
-	w.GlobalRead(a.site, lane, at, a.total)
-	return w.GlobalWrite(a.site, lane, at, a.total)
+	a.read(w, lane, at)
+	return a.write(w, lane, at)
 }
 
 func (a *access) value(b []byte) uint64 {

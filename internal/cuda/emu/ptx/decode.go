@@ -250,7 +250,7 @@ func first(m uint32) int {
 	return 0
 }
 
-// fence orders memory; accesses are done in order here.
+// fence orders memory.
 func (p *parser) fence() {
 	switch p.one("proxy", "mbarrier_init") {
 	case "proxy":
@@ -260,9 +260,12 @@ func (p *parser) fence() {
 		p.initFence()
 		return
 	}
-	for _, mod := range []string{"sc", "acq_rel", "cta", "cluster", "gpu", "gl", "sys"} {
-		p.has(mod)
-	}
+	p.one("sc", "acq_rel")
+	wide := p.one("cta", "cluster", "gpu", "gl", "sys") != "cta"
 	p.in.Kind = exec.Effect
-	p.in.Run = func(*exec.Warp, uint32) {}
+	p.in.Run = func(w *exec.Warp, _ uint32) {
+		if wide {
+			w.Fence()
+		}
+	}
 }

@@ -97,11 +97,7 @@ func (p *parser) vote() {
 		var yes bool
 		switch mode {
 		case "ballot":
-			for lane := range 32 {
-				if m>>lane&1 != 0 {
-					w.R[d][lane] = v
-				}
-			}
+			eachLane(m, func(lane int) { w.R[d][lane] = v })
 			return
 		case "all":
 			yes = v == m
@@ -167,11 +163,7 @@ func (p *parser) activemask() {
 	d := p.dst(p.args[0], 32)
 	p.in.Kind = exec.Effect
 	p.in.Run = func(w *exec.Warp, m uint32) {
-		for lane := range 32 {
-			if m>>lane&1 != 0 {
-				w.R[d][lane] = m
-			}
-		}
+		eachLane(m, func(lane int) { w.R[d][lane] = m })
 	}
 }
 
@@ -195,10 +187,6 @@ func (p *parser) redux() {
 				v = combine(v, w.R[a][lane])
 			}
 		}
-		for lane := range 32 {
-			if m>>lane&1 != 0 {
-				w.R[d][lane] = v
-			}
-		}
+		eachLane(m, func(lane int) { w.R[d][lane] = v })
 	})
 }

@@ -1,0 +1,73 @@
+package emu
+
+import (
+	"strings"
+	"testing"
+
+	"ossian/internal/cuda/driver"
+)
+
+// lastBlock has each of several blocks write a word, count itself, and the last one add up all words:
+// out[0] counts, out[1] is the sum, out[4…] are the words.
+const lastBlock = `mov.u32 %r1, %ctaid.x;
+mov.u32 %r9, %nctaid.x;
+mul.wide.u32 %d1, %r1, 4;
+add.u64 %d1, %d1, %d0;
+add.u32 %r2, %r1, 1;
+st.global.u32 [%d1+16], %r2;
+membar.gl;
+atom.global.add.u32 %r3, [%d0], 1;
+add.u32 %r3, %r3, 1;
+setp.ne.u32 %p1, %r3, %r9;
+@%p1 bra $END;
+membar.gl;
+mov.u32 %r4, 0;
+mov.u32 %r5, 0;
+mov.u64 %d2, %d0;
+$SUM: ld.global.u32 %r6, [%d2+16];
+add.u32 %r4, %r4, %r6;
+add.u64 %d2, %d2, 4;
+add.u32 %r5, %r5, 1;
+setp.lt.u32 %p1, %r5, %r9;
+@%p1 bra $SUM;
+st.global.u32 [%d0+4], %r4;
+$END: `
+
+// TestOrder holds what orders blocks to be enough, and each part of it to be needed.
+func TestOrder(t *testing.T) {
+	const one, two = "membar.gl;\natom", "@%p1 bra $END;\nmembar.gl;\n"
+	for name, c := range map[string]struct{ old, new, want string }{
+		"right":                    {"", "", ""},
+		"fence by another name":    {one, "fence.acq_rel.gpu;\natom", ""},
+		"released by the access":   {"membar.gl;\natom.global", "atom.release.gpu.global", ""},
+		"acquired by it, too":      {"membar.gl;\natom.global", "atom.acq_rel.gpu.global", ""},
+		"not released":             {one, "atom", "nothing orders the blocks"},
+		"fence of the block alone": {one, "membar.cta;\natom", "nothing orders the blocks"},
+		"not acquired":             {two, "@%p1 bra $END;\n", "nothing orders the blocks"},
+		"fence before the word":    {"st.global.u32 [%d1+16], %r2;\nmembar.gl;", "membar.gl;\nst.global.u32 [%d1+16], %r2;", "nothing orders the blocks"},
+		"loads that see anything":  {"ld.global.u32 %r6", "ld.volatile.global.u32 %r6", ""},
+		"promised not to change":   {"ld.global.u32 %r6", "ld.global.nc.u32 %r6", "by .nc"},
+	} {
+		if !strings.Contains(lastBlock, c.old) {
+			t.Errorf("%s: %q is not in the program", name, c.old)
+			continue
+		}
+		b := newBench(t, Card{})
+		out := get4096(b)
+		b.must(b.CopyToDevice(out, make([]byte, 256)))
+		f := b.function(source(strings.Replace(lastBlock, c.old, c.new, 1)))
+		b.must(b.Launch(&driver.Launch{Function: f, Grid: driver.Dim3{X: 5, Y: 1, Z: 1}, Block: driver.Dim3{X: 1, Y: 1, Z: 1}, Stream: b.stream, Params: pointer(out)}))
+		err := b.StreamSync(b.stream)
+		if (c.want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+			continue
+		}
+		if err == nil {
+			sum := make([]byte, 4)
+			b.must(b.CopyToHost(sum, out+4))
+			if sum[0] != 15 {
+				t.Errorf("%s: the sum is %d, want 15", name, sum[0])
+			}
+		}
+	}
+}
