@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// A fence says what becomes of a block of README.md and docs/use:
+// A fence says what becomes of a block of README.md, docs/lab.md, docs/cuda.md and docs/use:
 //
 //	sh            is run
 //	text          behind sh: what that wrote to standard output, or the server's log
@@ -37,6 +37,9 @@ var fences = []string{"sh", "text", "text numbers", "python", "js", "console", "
 var notRun = map[string]string{
 	"$ sudo useradd --system --home-dir /var/lib/ossian --create-home ossian":                        "changes the machine",
 	"$ ossian bench sweep load --model openai/gpt-oss-20b --sla 'p99_ttft_ms<=500' --html load.html": "takes minutes",
+	"$ ossian serve openai/gpt-oss-20b --device cuda":                                                "needs a GPU",
+	"$ _tools/cuda/gpu.sh pack out/gpu":                                                              "builds three programs, tens of megabytes",
+	"$ tar -xzf gpu.tar.gz && gpu/gpu.sh run results":                                                "needs a GPU",
 }
 
 // mostNotRun bounds that table: what is not run may be wrong.
@@ -49,6 +52,9 @@ var spelt = strings.NewReplacer("go run ./cmd/ossian", "ossian", "./ossian", "os
 
 const blockTime = time.Minute
 
+// run are the documents whose blocks are run, beside those of docs/use.
+var run = []string{"README.md", "docs/lab.md", "docs/cuda.md"}
+
 // TestCommands runs the commands of the documents for users in order, file by file, with
 // the real program, a home of their own and an endpoint that serves tiny models under
 // the names of large ones.
@@ -56,7 +62,7 @@ func TestCommands(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the documents are written for a POSIX shell")
 	}
-	files := []string{"README.md", "docs/lab.md"}
+	files := slices.Clone(run)
 	if found, err := filepath.Glob("use/*.md"); err != nil || len(found) < 5 {
 		t.Fatalf("%d documents in docs/use: %v", len(found), err)
 	} else if !testing.Short() {
@@ -81,7 +87,7 @@ func TestFences(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, d := range documents(t) {
-		if d.name != "README.md" && d.name != "docs/lab.md" && !strings.HasPrefix(d.name, "docs/use/") {
+		if !slices.Contains(run, d.name) && !strings.HasPrefix(d.name, "docs/use/") {
 			continue
 		}
 		for i, b := range d.blocks {

@@ -59,6 +59,7 @@ var imports = map[string][]string{
 	"cpu/kern":             {"tensor"},
 	"packed":               {},
 	"cuda":                 {"cuda/driver", "cuda/kernels", "model", "runner", "sample", "tensor"},
+	"cuda/cost":            {"lab/predict/machine"},
 	"cuda/driver":          {},
 	"cuda/driver/libcuda":  {"cuda/driver"},
 	"self":                 {"cuda/driver/libcuda"},
@@ -115,7 +116,7 @@ var imports = map[string][]string{
 	"lab/simulate":         {"lab", "lab/ledger", "lab/planfile"},
 	"lab/forecast":         {"lab", "lab/ledger", "lab/planfile", "lab/predict", "lab/predict/machine", "lab/verify", "plan"},
 
-	"lab/predict":           {"bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
+	"lab/predict":           {"cuda/cost", "bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
 	"lab/predict/machine":   {},
 	"lab/predict/local":     {"bench/dataset", "bench/offline", "lab/predict", "lab/predict/machine", "plan", "runner"},
 	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine", "plan"},

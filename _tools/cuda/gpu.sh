@@ -113,6 +113,15 @@ tests() { # NUMBER of the run
   echo "$(grep -c '^ *--- PASS' "$out/tests-$1.log") tests passed" >"$out/tests-$1.remark"
 }
 
+# conformance: what single instructions compute, recorded. The files belong in
+# internal/cuda/emu/testdata/conformance, where tests hold the emulator to them.
+conformance() {
+  export OSSIAN_CARD=${device%%:*} OSSIAN_CONFORMANCE=$out/conformance
+  test "$device" = "${device#*:}" || export CUDA_VISIBLE_DEVICES=${device#*:}
+  cd "$programs" && ./cuda.test -test.v -test.run '^TestConformance$' || return
+  echo "$(ls "$OSSIAN_CONFORMANCE" | wc -l) recordings" >"$out/conformance.remark"
+}
+
 # golden: logits of tiny models of all families against transformers', on this card.
 golden() {
   export OSSIAN_CARD=${device%%:*}
@@ -242,6 +251,7 @@ run() {
   phase before 10 "$me" part machine
   phase cards 60 "$me" part cards
   phase texts 60 "$me" part texts
+  phase conformance 20 "$me" part conformance
   phase tests-1 75 "$me" part tests 1
   phase tests-2 75 "$me" part tests 2
   phase golden 45 "$me" part golden

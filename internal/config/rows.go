@@ -98,7 +98,7 @@ func engineRows() []row {
 			set: func(s *Settings, p parsed) error { s.MaxModelLen = max(p.n, 0); return nil }},
 		{name: "max-num-seqs", kind: integer, def: one("0"), max: 65536, help: "requests that run at once; 0 = as many as fit, at most 256", why: "as many as fit, at most 256",
 			set: func(s *Settings, p parsed) error { s.MaxNumSeqs = p.n; return nil }},
-		{name: "max-num-batched-tokens", kind: integer, def: one("0"), max: anyCount, help: "new tokens per step; 0 = 512", why: "longer steps delay others, shorter ones waste weights read",
+		{name: "max-num-batched-tokens", kind: integer, def: one("0"), max: anyCount, help: "new tokens per step; 0 = 512, on a card 2048", why: "longer steps delay others, shorter ones waste weights read",
 			set: func(s *Settings, p parsed) error { s.MaxBatchTokens = p.n; return nil }},
 		{name: "long-prefill-token-threshold", kind: integer, def: one("0"), max: anyCount, help: "tokens of one prompt per step at most; 0 = what the step has room for", why: "one prompt may fill a step",
 			set: func(s *Settings, p parsed) error { s.ChunkLimit = p.n; return nil }},

@@ -28,7 +28,7 @@ type peers struct {
 // newPeers opens so many emulated cards with memory for count floats.
 func newPeers(t *testing.T, cards, count int) *peers {
 	t.Helper()
-	machine := emu.New(make([]emu.Card, cards)...)
+	machine := emu.New(slices.Repeat([]emu.Card{limited(emu.Card{})}, cards)...)
 	p := &peers{Driver: machine.Driver(), machine: machine}
 	must(t, p.Init())
 	for card := range cards {

@@ -34,6 +34,8 @@ var arguments = map[string]any{
 	"experts_combine": combineArgs{},
 	"allreduce":       allReduceArgs{},
 	"wgmma_":          tensorProductArgs{},
+	"conform_":        conformArgs{},
+	"conform_box":     conformBoxArgs{},
 	"measure_":        measureArgs{},
 }
 

@@ -3,6 +3,8 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"ossian/internal/cuda/driver"
 	"ossian/internal/model"
@@ -29,6 +31,7 @@ type Device struct {
 	queue  *queue
 	stage  stage
 
+	needs   map[string]bool        // a kernel of each module that the parameters need
 	weights int64                  // bytes of the card that parameters take
 	types   map[tensor.DType]int64 // those of matrices and tables, by the type they are kept in
 	pools   int64                  // bytes of keys and values
@@ -73,7 +76,7 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, on *card) (*Device, 
 		return nil, err
 	}
 	lim.Depth = max(lim.Depth, 1)
-	device := &Device{spec: s, lim: lim, cfg: cfg, card: on, types: map[tensor.DType]int64{}}
+	device := &Device{spec: s, lim: lim, cfg: cfg, card: on, types: map[tensor.DType]int64{}, needs: map[string]bool{}}
 	device.windows, device.groupOf = s.Groups()
 	device.heads = headShape{heads: s.Heads, kvHeads: s.KVHeads, dim: s.HeadDim, blockSize: lim.BlockSize}
 	device.queue = newQueue(nil, 0)
@@ -109,6 +112,26 @@ func (d *Device) reserve() (err error) {
 	}
 	d.angles = newAngles(d.spec)
 	return d.flights.reserve(d)
+}
+
+// Preload has the driver compile what the model needs, which takes it some seconds the first time.
+// Otherwise that happens as kernels are first launched, while a request waits.
+func (d *Device) Preload() error {
+	defer d.card.enter()()
+	attend := attendKernels[d.heads.padded()][0]
+	if d.cfg.KV == tensor.F8_E4M3 {
+		attend = attendKernels[d.heads.padded()][1]
+	}
+	names := []string{"add_norm", "rotate", attend.few, "attend_merge", "sample_peak"}
+	if d.spec.FFN.Experts > 0 {
+		names = append(names, "route", "experts_plan")
+	}
+	for _, name := range slices.Concat(names, slices.Sorted(maps.Keys(d.needs))) {
+		if _, err := d.queue.function(name); err != nil {
+			return fmt.Errorf("cuda: kernel %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Name implements model.Device: "cuda/sm90", "cuda/sm80 emulated".

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"fmt"
+
 	"ossian/internal/cuda/driver"
 	"ossian/internal/tensor"
 )
@@ -10,7 +12,7 @@ import (
 func (d *Device) reserveKV() error {
 	for group := range d.windows {
 		if err := d.heads.check(d.lim.Blocks[group]); err != nil {
-			return err
+			return fmt.Errorf("cuda: KV group %d: %w", group, err)
 		}
 	}
 	before, codes := d.memory.bytes, d.cfg.KV == tensor.F8_E4M3

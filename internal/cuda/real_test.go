@@ -61,7 +61,7 @@ func deviceDriver(t *testing.T, card emu.Card) (*emu.Machine, *driver.Driver) {
 // behind.
 func testCard(t *testing.T, card emu.Card) (*emu.Machine, *driver.Driver) {
 	t.Helper()
-	machine := emu.New(card)
+	machine := emu.New(limited(card))
 	switch which := os.Getenv("OSSIAN_CARD"); which {
 	case "":
 		return machine, machine.Driver()

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -76,7 +77,7 @@ func TestPicks(t *testing.T) {
 	}()
 	rng := rand.New(rand.NewPCG(3, 9))
 	one := func(of ...float32) float32 { return of[rng.IntN(len(of))] }
-	for range soak.Cases(t, 4, 20) { // a thousand draws for a release
+	for range soak.Cases(t, 20, 200) { // a thousand draws
 		batch := &runner.Batch{}
 		for slot := range rows {
 			length := 1 + rng.IntN(4)
@@ -108,6 +109,101 @@ func TestPicks(t *testing.T) {
 			if got := result.Tokens[i][0]; got != want {
 				t.Errorf("row %d: id %d, sample.Pick takes %d: %+v, mask %x", i, got, want, *row.Params, row.Mask)
 			}
+		}
+	}
+}
+
+// Any goroutine may use a device, on any thread, beside a device on another card.
+func TestThreads(t *testing.T) {
+	machine := emu.New(emu.Card{}, emu.Card{}) // of which the emulator tells threads apart
+	s, params := modeltest.Tiny("qwen3", small()["qwen3"])
+	lim := smallLimits(s, 2)
+	var decoders [2]runner.Runner
+	// elsewhere runs f on a thread that no other call of it had.
+	elsewhere := func(f func() error) {
+		t.Helper()
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread() // and never unlock it: the thread ends with the goroutine
+			done <- f()
+		}()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for card := range decoders {
+		var device *Device
+		elsewhere(func() (err error) {
+			device, err = New(s, lim, Config{Driver: machine.Driver(), Ordinal: card})
+			return err
+		})
+		elsewhere(func() (err error) {
+			decoders[card], err = model.NewDecoder(s, params, device, lim, nil)
+			return err
+		})
+	}
+	var ids [2][]int32
+	for start := range 3 {
+		for card, decoder := range decoders {
+			batch := &runner.Batch{Tokens: []int32{int32(7 * start)}, Rows: []runner.Row{{Start: start, Len: 1, Sample: true, Params: &sample.Params{}, Tables: [][]runner.BlockID{{3}}}}}
+			elsewhere(func() error { return decoder.Launch(batch) })
+			elsewhere(func() error {
+				result, err := decoder.Collect()
+				if err == nil {
+					ids[card] = append(ids[card], result.Tokens[0]...)
+				}
+				return err
+			})
+		}
+	}
+	if !slices.Equal(ids[0], ids[1]) || len(ids[0]) != 3 {
+		t.Errorf("ids %v on one card, %v on the other", ids[0], ids[1])
+	}
+	for _, decoder := range decoders {
+		elsewhere(decoder.Close)
+	}
+	if err := machine.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// After Preload no step has the driver compile anything, whatever is in it.
+func TestPreload(t *testing.T) {
+	for _, family := range modeltest.Families() {
+		s, params := modeltest.Tiny(family, small()[family])
+		lim := smallLimits(s, 1)
+		lim.MaxTokens = 160
+		device := open(t, s, lim, Config{KV: tensor.F8_E4M3})
+		decoder, err := model.NewDecoder(s, params, device, lim, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := device.Preload(); err != nil {
+			t.Fatal(err)
+		}
+		loaded := device.machine.Counters().Calls["ModuleLoad"]
+		table := make([]runner.BlockID, 40)
+		for i := range table {
+			table[i] = runner.BlockID(i)
+		}
+		windows, _ := s.Groups()
+		start := 0
+		for _, length := range []int{1, 20, 140, 130, 1} { // each tile of products, and splits of keys
+			row := runner.Row{Start: start, Len: length, Sample: true, Tables: slices.Repeat([][]runner.BlockID{table}, len(windows)),
+				Params: &sample.Params{Temperature: 1, TopK: 9, TopP: 0.8, RepetitionPenalty: 2, Logprobs: true, TopLogprobs: 3}}
+			if err := decoder.Launch(&runner.Batch{Tokens: make([]int32, length), Rows: []runner.Row{row}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := decoder.Collect(); err != nil {
+				t.Fatal(err)
+			}
+			start += length
+		}
+		if now := device.machine.Counters().Calls["ModuleLoad"]; now != loaded || loaded < 5 {
+			t.Errorf("%s: %d modules are loaded after Preload, %d before", family, now, loaded)
+		}
+		if err := decoder.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -110,13 +110,12 @@ func (d *Device) blocksOf(n int) int { return (n + d.lim.BlockSize - 1) / d.lim.
 
 // blockBytes is what the largest step packs.
 func (d *Device) blockBytes() int {
-	T, R := d.lim.MaxTokens, d.lim.MaxSeqs
-	wanted := T + R
-	arrays := []int{4 * T, 4 * T, 4 * T, 4 * R, 4 * R, 4 * R, 4 * R, 4 * wanted, 4 * T * d.spec.HeadDim}
+	tokens, rows := 4*d.lim.MaxTokens, 4*d.lim.MaxSeqs // bytes of an array of one number for each
+	arrays := []int{tokens, tokens, tokens, tokens * d.spec.HeadDim, rows, rows, rows, rows, tokens + rows,
+		8 * d.heads.mostTiles(d.lim.MaxSeqs, d.lim.MaxTokens), d.sampler.blockBytes()}
 	for range d.windows {
-		arrays = append(arrays, 4*R*d.blocksOf(d.lim.MaxLen))
+		arrays = append(arrays, rows*d.blocksOf(d.lim.MaxLen))
 	}
-	arrays = append(arrays, d.sampler.blockBytes(), 8*d.heads.mostTiles(R, T))
 	total := 0
 	for _, size := range arrays {
 		total += (size + packUnit - 1) / packUnit * packUnit

@@ -29,7 +29,7 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	if use == model.AsVector {
 		err = d.uploadVector(w, &t)
 	} else {
-		err = d.uploadMatrix(w, &t)
+		err = d.uploadMatrix(w, &t, use)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.Name(), err)
@@ -55,7 +55,7 @@ func (d *Device) uploadVector(w *weight, t *tensor.Tensor) (err error) {
 }
 
 // uploadMatrix packs a matrix or table, piece by piece, into memory of the card.
-func (d *Device) uploadMatrix(w *weight, t *tensor.Tensor) error {
+func (d *Device) uploadMatrix(w *weight, t *tensor.Tensor, use model.Use) error {
 	packing, err := pack(*t, d.paired(t))
 	if err != nil {
 		return err
@@ -65,6 +65,16 @@ func (d *Device) uploadMatrix(w *weight, t *tensor.Tensor) error {
 		return err
 	}
 	w.matrix = packing.in(at, 0)
+	name := packing.format.name
+	if use != model.AsMatrix {
+		d.needs["embed_"+name] = true
+	}
+	switch {
+	case len(t.Shape) == 3:
+		d.needs["up_"+name+"_8"] = true
+	case use != model.AsTable:
+		d.needs["linear_"+name+"_8"] = true
+	}
 	kind, _ := keptAs(t)
 	d.types[kind] += packing.bytes()
 	if d.card == nil {

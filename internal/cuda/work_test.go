@@ -8,8 +8,10 @@ import (
 
 	"ossian/internal/cuda/cost"
 	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu"
 	"ossian/internal/cuda/emu/exec"
 	"ossian/internal/model"
+	"ossian/internal/model/modeltest"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/soak"
@@ -256,6 +258,83 @@ func TestWorkSample(t *testing.T) {
 				most = allowed{sectors: 1, warp: 1}
 			}
 			compareWork(t, fmt.Sprint("temperature ", temperature), counted, w, most)
+		}
+	}
+}
+
+// formatNamed is the closed forms' name for how a parameter is packed; empty: there is no such parameter.
+func formatNamed(t *testing.T, params map[string]tensor.Tensor, name string) cost.Format {
+	t.Helper()
+	param, ok := params[name]
+	if !ok {
+		return ""
+	}
+	f, err := formatOf(param.DType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cost.Format(f.name)
+}
+
+// TestWorkStep: the kernels of a step are those that the device launches, each as often; a prompt and rows
+// of one token, of models with experts and without.
+func TestWorkStep(t *testing.T) {
+	for _, family := range []string{"gpt-oss", "qwen3"} {
+		s, params := modeltest.Tiny(family, small()[family])
+		lim := smallLimits(s, 1)
+		device := openOn(t, emu.Card{Unchecked: true}, s, lim, Config{})
+		decoder, err := model.NewDecoder(s, params, device, lim, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shape := cost.Model{Hidden: s.Hidden, Vocab: s.Vocab, Windows: s.Windows, Bias: s.QKVBias, Inner: s.FFN.Inner,
+			Heads: cost.Heads{Heads: s.Heads, KV: s.KVHeads, Dim: s.HeadDim, Norm: s.QKNorm},
+			Dense: formatNamed(t, params, "layers.0.q"), Router: formatNamed(t, params, "layers.0.router"), Table: formatNamed(t, params, "embed"), Head: formatNamed(t, params, "head")}
+		if s.Tied {
+			shape.Head = shape.Table
+		}
+		if s.FFN.Experts > 0 {
+			format := formatNamed(t, params, "layers.0.up")
+			shape.Experts = &cost.Experts{Up: cost.Matrix{Format: format, Rows: 2 * s.FFN.Inner, Cols: s.Hidden}, Down: cost.Matrix{Format: format, Rows: s.Hidden, Cols: s.FFN.Inner},
+				Count: s.FFN.Experts, TopK: s.FFN.TopK, Bias: s.FFN.Bias}
+		}
+		windows, _ := s.Groups()
+		for _, lengths := range [][]int{{30, 1}, {1, 1, 1}} {
+			batch, step := &runner.Batch{}, cost.Step{}
+			for slot, length := range lengths {
+				row := runner.Row{Slot: slot, Len: length, Sample: true, Params: &sample.Params{}}
+				for range windows {
+					row.Tables = append(row.Tables, []runner.BlockID{runner.BlockID(8 * slot), runner.BlockID(8*slot + 1), runner.BlockID(8*slot + 2), runner.BlockID(8*slot + 3)})
+				}
+				for i := range length {
+					batch.Tokens = append(batch.Tokens, int32(i))
+				}
+				row.History = batch.Tokens[len(batch.Tokens)-length:]
+				batch.Rows, step.Rows = append(batch.Rows, row), append(step.Rows, cost.Row{Len: length})
+				step.Sampled++
+			}
+			before := device.machine.Counters().Kernels
+			if err := decoder.Launch(batch); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := decoder.Collect(); err != nil {
+				t.Fatal(err)
+			}
+			left := map[string]int64{}
+			for name, c := range device.machine.Counters().Kernels {
+				left[name] = c.Launches - before[name].Launches
+			}
+			for _, one := range shape.Launches(step) {
+				left[one.Kernel] -= int64(one.Times)
+			}
+			for name, n := range left {
+				if n != 0 {
+					t.Errorf("%s, rows of %v: %s: the device launches it %d times more than counted", family, lengths, name, n)
+				}
+			}
+		}
+		if err := decoder.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -37,6 +37,10 @@ const (
 // local memory, and what other programs on the machine take for their windows meanwhile.
 const keptFree = 1 << 30
 
+// cardTokens is how many prompt tokens a step of a card has at most: with 32 experts of which 4 are
+// chosen, each sees 256 of them, two tiles of its product.
+const cardTokens = 2048
+
 // openDriver opens the machine's CUDA driver, findDriver says where it is; tests have others.
 var openDriver, findDriver = libcuda.Open, libcuda.Find
 
@@ -68,6 +72,9 @@ func (o *Options) openCard(ordinal int) (*gpu, error) {
 		if _, missing := findDriver(); missing != nil {
 			err = missing
 		}
+	}
+	if errors.As(err, new(*libcuda.NotFoundError)) {
+		err = fmt.Errorf("%w: install the driver, or take --device cpu", err)
 	}
 	if err != nil {
 		return nil, err
@@ -118,6 +125,9 @@ func (o *Options) suits(g *gpu, checkpoint *ckpt.Model) error {
 		return err
 	}
 	ask := model.Limits{MaxSeqs: max(o.Seqs, 1), MaxTokens: o.MaxTokens, MaxLen: o.MaxLen, Blocks: o.Blocks}
+	if ask.MaxTokens == 0 {
+		ask.MaxTokens = Device{gpu: g}.Tokens(checkpoint, ask.MaxSeqs)
+	}
 	_, err := plan.Fit(checkpoint.Spec, ask, g.memory(0), g.cost(checkpoint))
 	return err
 }
@@ -194,6 +204,9 @@ func (g *gpu) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Limits
 	})
 	if err != nil {
 		return nil, Choice{}, fmt.Errorf("loading %s: %w", checkpoint.Path, err)
+	}
+	if err := dev.Preload(); err != nil {
+		return nil, Choice{}, err
 	}
 	open = true
 	return decoder, Choice{line: g.line()}, nil

@@ -25,6 +25,7 @@ type Device struct {
 	cfg       cpu.Config
 	simulated *simulated // nil: not one
 	gpu       *gpu       // nil: not one
+	without   string     // why there is none, where --device auto would have taken one
 }
 
 // device returns the device that the options and OSSIAN_ISA ask for. Which one --device auto is
@@ -65,7 +66,11 @@ func (o *Options) device(checkpoint *ckpt.Model, note func(string)) (Device, err
 		}
 		if why != "" {
 			note(why)
+			break
 		}
+		chosen, err := o.processors()
+		chosen.without = "no GPU, as there is no driver of NVIDIA's"
+		return chosen, err
 	case "cpu":
 	default:
 		return Device{}, fmt.Errorf("--device %q: auto, cpu, cuda, cuda:N or sim:MACHINE expected", o.Device)
@@ -102,7 +107,8 @@ func Planned(threads int, weights string) Device {
 // A Choice is how a device uses the machine, and what was measured to find it.
 type Choice struct {
 	cpu.Choice
-	line string // of a device that is no processor
+	line    string // of a device that is no processor
+	without string // why it is none, where one would have been taken; "" = nobody asked
 }
 
 // Line is the choice as it is told to people.
@@ -110,7 +116,11 @@ func (c Choice) Line() string {
 	if c.line != "" {
 		return c.line
 	}
-	return "cpu: " + c.String()
+	line := "cpu: " + c.String()
+	if c.without != "" {
+		line += "; " + c.without
+	}
+	return line
 }
 
 // Cost returns what the device and the process around it take.
@@ -143,6 +153,15 @@ func (d Device) Depth() int {
 		return 2
 	}
 	return 1
+}
+
+// Tokens is how many new tokens of so many sequences a step has at most where nobody has said so; 0 =
+// what is usual. A card that reads all weights for a step has time for more.
+func (d Device) Tokens(checkpoint *ckpt.Model, seqs int) int {
+	if d.gpu == nil {
+		return 0
+	}
+	return max(min(cardTokens, checkpoint.Spec.MaxLen), seqs)
 }
 
 // Card returns the name of the card that computes, "" if none does.
@@ -285,7 +304,7 @@ func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Lim
 	choice := dev.Choose(ctx)
 	runtime.GOMAXPROCS(choice.Threads + 2)
 	open = true
-	return r, Choice{Choice: choice}, nil
+	return r, Choice{Choice: choice, without: d.without}, nil
 }
 
 // keep has d use the machine as c says.

@@ -39,7 +39,7 @@ func (o *Options) Flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Device, "device", "auto", "`DEVICE` that computes: cpu, cuda or cuda:N, one card of NVIDIA's; auto = a card if there is one that has room for the model, else cpu")
 	flags.IntVar(&o.Threads, "threads", 0, "compute with `N` threads; 0 = all, or fewer where large models are measured to be faster")
 	flags.IntVar(&o.MaxLen, "max-model-len", 0, "tokens of context; 0 = the checkpoint's, or as many as fit into memory")
-	flags.IntVar(&o.MaxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
+	flags.IntVar(&o.MaxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512, on a card 2048")
 	flags.StringVar(&o.KV, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16, f32 or fp8 (E4M3)")
 	flags.BoolVar(&o.NoVerify, "no-verify", false, "do not look for damage in the files before using them")
 	flags.IntVar(&o.Activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16. 16 also keeps float32 where BF16 weights would meet BF16")
@@ -143,6 +143,9 @@ func (o *Options) Runner(ctx context.Context, checkpoint *ckpt.Model, status io.
 		return nil, err
 	}
 	ask := model.Limits{MaxSeqs: max(o.Seqs, 1), MaxTokens: o.MaxTokens, MaxLen: o.MaxLen, Blocks: o.Blocks}
+	if ask.MaxTokens == 0 {
+		ask.MaxTokens = loading.device.Tokens(checkpoint, ask.MaxSeqs)
+	}
 	cost := loading.Cost() // with the room for later prompts, which the plan itself knows nothing of
 	planned, err := plan.Fit(checkpoint.Spec, ask, loading.device.Memory(0, false), func(lim model.Limits) (plan.Footprint, error) { return cost(o.roomy(lim)) })
 	if err != nil {

@@ -70,6 +70,9 @@ func TestSimulatedDevice(t *testing.T) {
 		if info.Vocab != vocab || len(info.Groups) != 2 || info.Depth != 2 || !strings.Contains(choice.Line(), "plays gpt-oss-20b") {
 			t.Errorf("%+v, %s", info, choice.Line())
 		}
+		if !strings.Contains(choice.Line(), "from counts and data sheets, no card has been measured") {
+			t.Errorf("%s: not marked as counted", choice.Line())
+		}
 		elapsed[factor], _ = stepOf(t, played, 0)
 	}
 	if ratio := float64(elapsed["3"]) / float64(elapsed["1"]); elapsed["1"] <= 0 || ratio < 2.99 || ratio > 3.01 {

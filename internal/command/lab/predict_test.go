@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ossian/internal/command"
+	"ossian/internal/soak"
 )
 
 func TestPredictCommand(t *testing.T) {
@@ -64,6 +65,33 @@ func TestPredictRank(t *testing.T) {
 	}
 	out, err = run(t, "predict", "Qwen3-8B", "--machine", "A100-80G", "--num-prompts", "50", "--rank", file, "--by", "mean_tpot_ms")
 	if err != nil || strings.Index(out, "few") > strings.Index(out, "many") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestPredictOssian: Ossian's own kernels on a GPU are counted, marked as such everywhere, and a setting that
+// there are no kernels for is refused under --strict, however it is spelt.
+func TestPredictOssian(t *testing.T) {
+	ossian := []string{"predict", "openai/gpt-oss-20b", "--machine", "H100", "--engine", "ossian", "--num-prompts", "20", "--strict"}
+	const note = "assumed: kernels of ossian on H100-SXM: from counts and data sheets, no card has been measured"
+	out, err := run(t, ossian...)
+	if err != nil || strings.Contains(out, "BOUND") || !strings.Contains(out, note) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, flag := range []string{"--tp", "--tensor-parallel-size"} {
+		if _, err = run(t, append(slices.Clone(ossian), flag, "2")...); command.Status(err) != 1 || !strings.Contains(err.Error(), "allreduce/scale") {
+			t.Errorf("%s 2: %v", flag, err)
+		}
+	}
+	out, err = run(t, append(slices.Clone(ossian[:5]), "ossian", "--preset", "max-throughput", "--input-len", "128", "--output-len", "16", "--max-users", "16")...)
+	if err != nil || strings.Contains(out, "BOUND") || !strings.Contains(out, note) || !strings.Contains(out, "only a bound is known") || strings.Contains(out, "--tensor-parallel-size 2") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if soak.Cases(t, 0, 1) == 0 {
+		return // sizes take long
+	}
+	out, err = run(t, "size", "openai/gpt-oss-20b", "--machine", "H100", "--engine", "ossian", "--tp", "1", "--workload", "256/32", "--rate", "2", "--sla", "mean_tpot_ms<=60")
+	if err != nil || strings.Contains(out, "BOUND") || !strings.Contains(out, note) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -51,7 +51,7 @@ func (f *targetFlags) add(c *cobra.Command) {
 // fixed are the settings that the flags name.
 func (f *targetFlags) fixed(c *cobra.Command) (settings predict.Settings, err error) {
 	for name, value := range f.settings {
-		if c.Flags().Changed(name) {
+		if c.Flags().Changed(name) || (name == "tensor-parallel-size" && c.Flags().Changed("tp")) {
 			if err := forecast.Set(&settings, name, *value); err != nil {
 				return settings, err
 			}

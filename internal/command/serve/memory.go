@@ -26,6 +26,9 @@ func begin(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load
 // may make the process hold, which does not count where the device has a memory of its own.
 func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading) (plan.Plan, error) {
 	ask := model.Limits{MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxBatchTokens, MaxLen: cfg.MaxModelLen, Depth: 1}
+	if ask.MaxTokens == 0 {
+		ask.MaxTokens = loading.Device().Tokens(checkpoint, ask.MaxSeqs)
+	}
 	if cfg.Overlap {
 		ask.Depth = loading.Device().Depth()
 	}

@@ -91,11 +91,13 @@ func (c *choice) labels(cfg *config.Config, checkpoint *ckpt.Model) map[string]s
 			labels["isa_auto"] = "avx512 or avx2" // a start measures which is faster
 		}
 	}
-	if c.machine.ISA == "" { // a device that plays a machine has no processor
+	if c.machine.ISA == "" { // a card, or a device that plays a machine, has no processor
 		for _, name := range []string{"activation_bits", "activation_bits_auto", "activation_bits_given", "exact", "cpu_weights", "cpu_weights_rounded", "packed_weights", "packed_file", "threads", "threads_auto", "isa", "isa_auto"} {
 			delete(labels, name)
 		}
-		labels["kv_dtype"] = cfg.KVCacheDType
+		if c.device.Card() == "" {
+			labels["kv_dtype"] = cfg.KVCacheDType
+		}
 	}
 	for name, value := range labels {
 		labels[name] = strings.ToValidUTF8(value, "\uFFFD")

@@ -55,7 +55,7 @@ func TestLimits(t *testing.T) {
 		if by != limit || seconds <= 0 {
 			t.Errorf("%v: limited by %v, %v s", limit, by, seconds)
 		}
-		if limit == ByMemory || limit == ByCache || limit == ByTrips {
+		if limit == ByMemory || limit == ByTrips {
 			continue
 		}
 		work.Blocks = 33 // a quarter of the multiprocessors
@@ -221,4 +221,25 @@ func TestReadRecords(t *testing.T) {
 	if _, err := Refit(&card, Assumed(), nil); err == nil {
 		t.Error("no rows: fitted")
 	}
+}
+
+// FuzzReadRecords: whatever a file of times holds, reading it ends with rows whose work can be timed, or
+// with an error.
+func FuzzReadRecords(f *testing.F) {
+	f.Add("card,kernel,shape,tokens,us\nH100,linear_mxfp4_8,rows=64 cols=64,1,3\n")
+	f.Add("us,tokens,shape,kernel,card\n1,9,heads=8 kv=2 dim=64 context=700 window=128,attend_prefill_64_bf16,H100\n")
+	f.Add("card,kernel,shape,tokens,us\nH100,down_q8_128,hidden=64 inner=64 experts=4 topk=2,900,3\n")
+	card, constants := chips["H100-SXM"], Assumed()
+	f.Fuzz(func(t *testing.T, text string) {
+		records, err := ReadRecords(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for i := range records {
+			seconds, _ := constants.Seconds(&Card{Bandwidth: 3e12, BF16: 1e15, chip: card}, &records[i].Work)
+			if !(seconds >= 0) || math.IsInf(seconds, 0) {
+				t.Errorf("%+v takes %v s", records[i], seconds)
+			}
+		}
+	})
 }

@@ -3,7 +3,8 @@
 // internal/cuda/emu run the same PTX on the CPU. The package knows nothing of kernels and models.
 //
 // Rules that hold for every Driver:
-//   - One goroutine, locked to its thread, makes all calls for a context (CtxSetCurrent binds it).
+//   - One goroutine at a time makes calls for a context, while it is locked to a thread to which
+//     SetCurrent has bound the context.
 //   - Work of a stream runs in the order it was given, as late as the program allows: nothing has
 //     happened before a synchronising call or a query has said so.
 //   - Host memory of an asynchronous copy comes from MemAllocHost and stays unchanged (copies to the

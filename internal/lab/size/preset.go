@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"ossian/internal/lab/predict"
 	"ossian/internal/lab/race"
@@ -81,6 +82,7 @@ type grid struct {
 	refused []string
 	assumed []string
 	unknown []string
+	known   bool // some prediction is more than a bound
 }
 
 // Preset predicts numbers of devices and of users and chooses by the aim.
@@ -172,11 +174,19 @@ func (g *grid) predict(ctx context.Context, all []Point) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	g.known = g.known || slices.ContainsFunc(predictions, func(p predict.Prediction) bool { return p.Steps > 0 && len(p.Unknown) == 0 })
 	var first error
 	for i := range all {
 		if failed[i] != nil {
 			first = cmp.Or(first, failed[i])
 			if reason := failed[i].Error(); !slices.Contains(g.refused, reason) {
+				g.refused = append(g.refused, reason)
+			}
+			continue
+		}
+		if unknown := predictions[i].Unknown; len(unknown) > 0 && g.known {
+			// A bound beside predictions would always win.
+			if reason := fmt.Sprintf("tp %d: only a bound is known, of %s", max(all[i].Settings.TP, 1), strings.Join(unknown, ", ")); !slices.Contains(g.refused, reason) {
 				g.refused = append(g.refused, reason)
 			}
 			continue

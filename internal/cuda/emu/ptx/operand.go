@@ -354,8 +354,9 @@ func vector(s string) []string {
 
 // address reads an operand in brackets. Constants and names become registers.
 func (p *parser) address(s string) (a exec.Address) {
-	inner, ok := strings.CutPrefix(s, "[")
-	if inner, ok = strings.CutSuffix(inner, "]"); !ok || inner == "" {
+	inner, opened := strings.CutPrefix(s, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
+	if !opened || !closed || inner == "" {
 		p.fail("%q is no address", s)
 	}
 	if n := strings.LastIndexAny(inner, "+"); n > 0 {

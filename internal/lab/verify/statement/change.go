@@ -33,7 +33,6 @@ const (
 type gain struct {
 	quantity
 	direction direction
-	close     bool // nothing but such words between it and its figures
 	percentOf bool // "120 % of": a ratio, not a difference
 	share     bool // "efficiency", per device
 }

@@ -1,0 +1,390 @@
+package cuda
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"ossian/internal/cuda/emu"
+	"ossian/internal/cuda/kernels"
+	"ossian/internal/soak"
+)
+
+// Mutants: one place of the PTX that ships is changed, and the tests of its kernels run again, in a
+// process of their own. A change that no test notices shows a hole in the tests, in the emulator, or
+// something the kernel does not need. What orders warps and copies, and what places things in shared
+// memory, has to be noticed everywhere: testdata/mutants.txt names those places where it need not be,
+// with reasons. Of shifts, constants, comparisons and offsets a part is changed, and counted.
+
+// mutantEnv names a mutant to the process that runs it: "module offset length replacement".
+const mutantEnv = "OSSIAN_MUTANT"
+
+// TestMain plants the mutant that the environment asks for.
+func TestMain(m *testing.M) {
+	if err := plant(os.Getenv(mutantEnv)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+	os.Exit(m.Run())
+}
+
+// plant changes a module of this process.
+func plant(mutant string) error {
+	if mutant == "" {
+		return nil
+	}
+	parts := strings.SplitN(mutant, " ", 4)
+	if len(parts) == 4 {
+		from, err := strconv.Atoi(parts[1])
+		length, err2 := strconv.Atoi(parts[2])
+		for i := range kernels.Modules() {
+			m := &kernels.Modules()[i]
+			if moduleName(m) == parts[0] && errors.Join(err, err2) == nil && from >= 0 && length >= 0 && from+length <= len(m.PTX) {
+				m.PTX = slices.Concat(m.PTX[:from], []byte(parts[3]), m.PTX[from+length:])
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%s=%q: not a module, an offset, a length and a replacement", mutantEnv, mutant)
+}
+
+func moduleName(m *kernels.Module) string { return m.Name + ".sm_" + m.Arch }
+
+// limited makes a kernel that hangs end soon where there is a mutant.
+func limited(card emu.Card) emu.Card {
+	if os.Getenv(mutantEnv) != "" && card.Limit == 0 {
+		card.Limit = 10_000_000
+	}
+	return card
+}
+
+// mutantTests are the tests that mutants of a module are held against: small ones that reach all its
+// kernels and borders.
+var mutantTests = map[string]string{
+	"allreduce.sm_80":      "TestAllReduce$",
+	"attend.sm_80":         "TestAttendNaN|TestAttendInvariance/7x1x128|TestAttendLong",
+	"attend64.sm_80":       "TestStore|TestAttendNaN|TestAttend$/4x2x6|TestAttend$/7x1x40|TestAttend$/8x1x64",
+	"attend128.sm_80":      "TestStore|TestAttendNaN|TestAttend$/6x2x128|TestAttend$/16x1x80",
+	"attend256.sm_80":      "TestStore|TestAttendNaN|TestAttend$/2x1x200|TestAttendInvariance/2x1x200",
+	"conformance.sm_80":    "TestConformance$",
+	"conformance90.sm_90a": "TestConformance$",
+	"embed.sm_80":          "TestEmbed",
+	"experts.sm_80":        "TestExpertsPlan|TestExpertsCombine",
+	"experts_bf16.sm_80":   "TestExperts$/BF16|TestExperts$/F32|TestExperts$/F16|TestExpertsRandom/BF16|TestExpertsRandom/F16",
+	"experts_mxfp4.sm_80":  "TestExperts$/MXFP4|TestExpertsRandom/MXFP4",
+	"experts_q8.sm_80":     "TestExperts$/Q8_0|TestExpertsRandom/Q8_0",
+	"product_bf16.sm_80":   "TestLinear$/BF16|TestLinearWithoutBias|TestLinearRandom/BF16",
+	"product_mxfp4.sm_80":  "TestLinear$/MXFP4|TestLinearLargeExponents|TestLinearRandom/MXFP4",
+	"product_q8.sm_80":     "TestLinear$/Q8_0|TestLinearRandom/Q8_0",
+	"product_wgmma.sm_90a": "TestHopper$",
+	"rotate.sm_80":         "TestRotate|TestStore",
+	"route.sm_80":          "TestRoute$",
+	"rows.sm_80":           "TestNarrow|TestAddNorm|TestSelectRows|TestGLU",
+	"sample.sm_80":         "TestSampleBorders|TestSampleWeights|TestSampleTopP|TestSampleRuns|TestSampleDraw|TestSamplePendingTwice|TestSampleShort|TestSampleAsDefined|TestSampleRounds",
+}
+
+// A mutation is a kind of change. Those of order and place have to be noticed everywhere.
+type mutation struct {
+	name    string
+	matters bool
+	place   *regexp.Regexp
+	to      func(groups []string) []string // what the whole match becomes, in one or several ways
+}
+
+// remove takes the match away.
+func remove([]string) []string { return []string{""} }
+
+// increment returns how the number in the last group grows.
+func increment(by int) func(groups []string) []string {
+	return func(groups []string) []string {
+		last := groups[len(groups)-1]
+		n, err := strconv.Atoi(last)
+		if err != nil {
+			return nil
+		}
+		whole := groups[0]
+		at := strings.LastIndex(whole, last)
+		return []string{whole[:at] + strconv.Itoa(n+by) + whole[at+len(last):]}
+	}
+}
+
+var mutations = []mutation{
+	{"barrier removed", true, regexp.MustCompile(`(?:@!?%p\d+ )?\bbar(?:rier)?\.(?:warp\.sync|sync|arrive)[^;]*;`), remove},
+	{"wait for copies weakened", true, regexp.MustCompile(`cp\.async\.wait_group (\d+);`), increment(1)},
+	{"group of copies not closed", true, regexp.MustCompile(`cp\.async\.commit_group;`), remove},
+	{"wait for an mbarrier removed", true, regexp.MustCompile(`@!done bra WAIT;`), remove},
+	{"parity fixed", true, regexp.MustCompile(`(mbarrier\.try_wait\.parity[^;]*, )%r\d+;`), func(groups []string) []string {
+		return []string{groups[1] + "0;", groups[1] + "1;"}
+	}},
+	{"arrival removed", true, regexp.MustCompile(`mbarrier\.arrive[^;]*;`), remove},
+	{"fence removed", true, regexp.MustCompile(`\b(?:fence|membar)\.[^;]*;`), remove},
+	{"product not waited for", true, regexp.MustCompile(`wgmma\.(?:wait_group|commit_group|fence)[^;]*;`), remove},
+	{"order of memory weakened", true, regexp.MustCompile(`\b(ld|st|red|atom)\.(?:acquire|release|acq_rel|relaxed|volatile)((?:\.cta|\.gpu|\.sys)?)\.`), func(groups []string) []string {
+		return []string{groups[1] + "."}
+	}},
+	{"xor by or", true, regexp.MustCompile(`\bxor\.b32\b`), func([]string) []string { return []string{"or.b32"} }},
+	{"shift + 1", false, regexp.MustCompile(`\bsh[lr]\.[bsu](?:32|64)\s+%r?d?\d+, %r?d?\d+, (\d+);`), increment(1)},
+	{"constant + 1", false, regexp.MustCompile(`\b(?:add|and)\.[sb](?:32|64)\s+%r?d?\d+, %r?d?\d+, (-?\d+);`), increment(1)},
+	{"other comparison", false, regexp.MustCompile(`\bsetp\.(lt|le|gt|ge)\.([suf]\d\d)`), func(groups []string) []string {
+		return []string{"setp." + map[string]string{"lt": "le", "le": "lt", "gt": "ge", "ge": "gt"}[groups[1]] + "." + groups[2]}
+	}},
+	{"offset + 16", false, regexp.MustCompile(`\[%rd?\d+\+(\d+)\]`), increment(16)},
+}
+
+// A mutant is one of them.
+type mutant struct {
+	module      string
+	kind        *mutation
+	from, to    int // in the PTX
+	replacement string
+	line        int
+	text        string // of the line
+}
+
+func (m *mutant) String() string {
+	return fmt.Sprintf("%s:%d\t%s\t%s → %s", m.module, m.line, m.kind.name, m.text, m.replacement)
+}
+
+// mutantsOf finds all mutants of a kind, in the order of their places.
+func mutantsOf(module string, ptx []byte, kind *mutation) (all []*mutant) {
+	for _, place := range kind.place.FindAllSubmatchIndex(ptx, -1) {
+		var groups []string
+		for i := 0; i < len(place); i += 2 {
+			groups = append(groups, string(ptx[place[i]:place[i+1]]))
+		}
+		start, end := bytes.LastIndexByte(ptx[:place[0]], '\n')+1, place[0]+bytes.IndexByte(ptx[place[0]:], '\n')
+		for _, replacement := range kind.to(groups) {
+			all = append(all, &mutant{module, kind, place[0], place[1], replacement, bytes.Count(ptx[:place[0]], []byte("\n")) + 1,
+				strings.Join(strings.Fields(string(ptx[start:end])), " ")})
+		}
+	}
+	return all
+}
+
+// spread takes at most count of all, evenly.
+func spread(all []*mutant, count int) (some []*mutant) {
+	for i := range min(count, len(all)) {
+		some = append(some, all[i*len(all)/min(count, len(all))])
+	}
+	return some
+}
+
+// A verdict says how a mutant was noticed.
+type verdict uint8
+
+const (
+	survived verdict = iota
+	refused          // by ModuleLoad
+	faulted          // a launch was at fault
+	wrong            // a result was
+)
+
+// try runs the tests of a module with a mutant, or with none.
+func try(t *testing.T, module, mutant string) (verdict, string) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), program, "-test.failfast", "-test.run", mutantTests[module])
+	command.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, soak.Env+"=") || strings.HasPrefix(entry, "OSSIAN_DIGESTS=")
+	}), mutantEnv+"="+mutant, "GOMAXPROCS=1")
+	out, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	switch text := string(out); {
+	case err == nil && strings.Contains(text, "no tests to run"):
+		t.Fatalf("%s: no tests are called %s", module, mutantTests[module])
+	case err == nil:
+		return survived, ""
+	case !errors.As(err, &exit) || exit.ExitCode() == 3:
+		t.Fatalf("%s: %v\n%s", module, err, text)
+	case strings.Contains(text, "CUDA_ERROR_INVALID_PTX"):
+		return refused, text
+	case strings.Contains(text, "CUDA_ERROR"):
+		return faulted, text
+	default:
+		return wrong, text
+	}
+	return survived, ""
+}
+
+// accepted reads the mutants of order and place that need not be noticed: lines of module:line, kind,
+// the line's text, and a reason, with tabs between them.
+func accepted(t *testing.T) map[string]string {
+	data, err := os.ReadFile("testdata/mutants.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		fields := strings.Split(line, "\t")
+		if len(fields) != 4 || fields[3] == "" {
+			t.Fatalf("testdata/mutants.txt: %q: not a place, a kind, a text and a reason", line)
+		}
+		known[strings.Join(fields[:3], "\t")] = fields[3]
+	}
+	return known
+}
+
+// key is how testdata/mutants.txt names a mutant.
+func (m *mutant) key() string {
+	return fmt.Sprintf("%s:%d\t%s\t%s", m.module, m.line, m.kind.name, m.text)
+}
+
+// A tally counts mutants.
+type tally struct{ all, refused, faulted, wrong, accepted, survived int }
+
+// TestMutations counts how many changes of the PTX the tests notice.
+func TestMutations(t *testing.T) {
+	if os.Getenv("OSSIAN_CARD") != "" || os.Getenv(mutantEnv) != "" {
+		t.Skip("mutants are held against tests on the emulator")
+	}
+	known, chosen := accepted(t), []*mutant(nil)
+	only := os.Getenv("OSSIAN_MUTATIONS") // of modules with such a name
+	for _, m := range kernels.Modules() {
+		name := moduleName(&m)
+		if mutantTests[name] == "" {
+			t.Errorf("no tests are named for mutants of %s", name)
+		}
+		if only != "" && !regexp.MustCompile(only).MatchString(name) {
+			continue
+		}
+		for i := range mutations {
+			all := mutantsOf(name, m.PTX, &mutations[i])
+			count := soak.Cases(t, 0, 30)
+			if mutations[i].matters {
+				count = soak.Cases(t, 0, 1000)
+			}
+			chosen = append(chosen, spread(all, count)...)
+		}
+	}
+	checkAccepted(t, known)
+	if len(chosen) == 0 { // with every change: a few of those that are noticed at once
+		chosen = someMutants()
+	}
+	report(t, judge(t, chosen, known))
+}
+
+// checkAccepted holds what testdata/mutants.txt says to name places that are there.
+func checkAccepted(t *testing.T, known map[string]string) {
+	there := map[string]bool{}
+	for _, m := range kernels.Modules() {
+		for i := range mutations {
+			for _, one := range mutantsOf(moduleName(&m), m.PTX, &mutations[i]) {
+				there[one.key()] = true
+			}
+		}
+	}
+	for key := range known {
+		if !there[key] {
+			t.Errorf("testdata/mutants.txt names what is not in the PTX any more: %s", key)
+		}
+	}
+}
+
+// someMutants are one of each kind, from modules whose tests are quick.
+func someMutants() (some []*mutant) {
+	for i := range mutations {
+		for _, name := range []string{"product_wgmma.sm_90a", "product_bf16.sm_80", "allreduce.sm_80", "sample.sm_80"} {
+			at := slices.IndexFunc(kernels.Modules(), func(m kernels.Module) bool { return moduleName(&m) == name })
+			if all := mutantsOf(name, kernels.Modules()[at].PTX, &mutations[i]); len(all) > 0 {
+				some = append(some, all[len(all)/2])
+				break
+			}
+		}
+	}
+	return some
+}
+
+// judge tries mutants, several at a time, and counts them by module and kind.
+func judge(t *testing.T, chosen []*mutant, known map[string]string) map[[2]string]*tally {
+	count, survivors := map[[2]string]*tally{}, []*mutant(nil)
+	for _, module := range slices.Sorted(maps.Keys(mutantTests)) {
+		if slices.ContainsFunc(chosen, func(m *mutant) bool { return m.module == module }) {
+			if v, text := try(t, module, ""); v != survived {
+				t.Fatalf("%s: its tests fail without a mutant:\n%s", module, text)
+			}
+		}
+	}
+	var mu sync.Mutex // guards count and survivors
+	work := make(chan *mutant)
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for m := range work {
+				v, _ := try(t, m.module, fmt.Sprintf("%s %d %d %s", m.module, m.from, m.to-m.from, m.replacement))
+				mu.Lock()
+				c := count[[2]string{m.module, m.kind.name}]
+				if c == nil {
+					c = &tally{}
+					count[[2]string{m.module, m.kind.name}] = c
+				}
+				c.all++
+				*[]*int{&c.survived, &c.refused, &c.faulted, &c.wrong}[v]++
+				if v == survived {
+					if known[m.key()] != "" {
+						c.accepted++
+					}
+					survivors = append(survivors, m)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, m := range chosen {
+		work <- m
+	}
+	close(work)
+	group.Wait()
+	slices.SortFunc(survivors, func(a, b *mutant) int {
+		return cmp.Or(cmp.Compare(a.module, b.module), cmp.Compare(a.kind.name, b.kind.name), cmp.Compare(a.line, b.line))
+	})
+	for _, m := range survivors {
+		if m.kind.matters && known[m.key()] == "" {
+			t.Errorf("not noticed, and not named in testdata/mutants.txt: %v", m)
+		} else if !m.kind.matters {
+			t.Logf("survivor: %v", m)
+		}
+	}
+	return count
+}
+
+// report logs the table.
+func report(t *testing.T, count map[[2]string]*tally) {
+	var table strings.Builder
+	fmt.Fprintf(&table, "%-22s %-30s %5s %8s %7s %7s %6s %8s %8s\n", "module", "change", "all", "noticed", "refused", "faults", "wrong", "accepted", "survive")
+	total := map[bool]*tally{true: {}, false: {}}
+	keys := slices.SortedFunc(maps.Keys(count), func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	line := func(module, kind string, c *tally) {
+		fmt.Fprintf(&table, "%-22s %-30s %5d %8d %7d %7d %6d %8d %8d\n", module, kind, c.all, c.all-c.survived, c.refused, c.faulted, c.wrong, c.accepted, c.survived-c.accepted)
+	}
+	for _, key := range keys {
+		c := count[key]
+		line(key[0], key[1], c)
+		kind := slices.IndexFunc(mutations, func(m mutation) bool { return m.name == key[1] })
+		sum := total[mutations[kind].matters]
+		sum.all, sum.refused, sum.faulted, sum.wrong = sum.all+c.all, sum.refused+c.refused, sum.faulted+c.faulted, sum.wrong+c.wrong
+		sum.accepted, sum.survived = sum.accepted+c.accepted, sum.survived+c.survived
+	}
+	line("all", "order and place", total[true])
+	line("all", "numbers", total[false])
+	t.Logf("mutants:\n%s", &table)
+	if c := total[true]; 100*(c.all-c.survived) < 98*(c.all-c.accepted) {
+		t.Errorf("%d of %d changes of order and place were noticed, %d need not be: 98 %% of the others are wanted", c.all-c.survived, c.all, c.accepted)
+	}
+}
