@@ -84,6 +84,8 @@ var mutantTests = map[string]string{
 	"experts_bf16.sm_80":   "TestExperts$/BF16|TestExperts$/F32|TestExperts$/F16|TestExpertsRandom/BF16|TestExpertsRandom/F16",
 	"experts_mxfp4.sm_80":  "TestExperts$/MXFP4|TestExpertsRandom/MXFP4",
 	"experts_q8.sm_80":     "TestExperts$/Q8_0|TestExpertsRandom/Q8_0",
+	"measure.sm_80":        "TestMeasureMemory|TestMeasureMMA",
+	"measure90.sm_90a":     "TestMeasureHopper",
 	"product_bf16.sm_80":   "TestLinear$/BF16|TestLinearWithoutBias|TestLinearRandom/BF16",
 	"product_mxfp4.sm_80":  "TestLinear$/MXFP4|TestLinearLargeExponents|TestLinearRandom/MXFP4",
 	"product_q8.sm_80":     "TestLinear$/Q8_0|TestLinearRandom/Q8_0",
