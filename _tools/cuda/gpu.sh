@@ -182,7 +182,8 @@ throughput() {
   grep -E '^Throughput' "$out/$name.log" >"$out/$name.remark"
 }
 
-# models: every preset at its points. What is made is removed again, so that the next one fits.
+# models: the first preset at all points, those that follow at some, as each point loads the model anew.
+# What is made is removed again, so that the next one fits.
 models() {
   local model point limit=45
   for model in ${MODELS:-$default_models}; do
@@ -193,6 +194,7 @@ models() {
       phase "throughput-$model-${many//:/-}" 90 "${BASH_SOURCE[0]}" part throughput "$model" ${many//:/ }
     fi
     rm -rf "${work:?}/$model"
+    points="1:1000:128 32:1000:128 1:2048:1"
   done
 }
 
