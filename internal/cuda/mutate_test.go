@@ -84,6 +84,8 @@ var mutantTests = map[string]string{
 	"experts_bf16.sm_80":   "TestExperts$/(BF16|F32|F16)",
 	"experts_mxfp4.sm_80":  "TestExperts$/MXFP4",
 	"experts_q8.sm_80":     "TestExperts$/Q8_0",
+	"measure.sm_80":        "TestMeasureMemory|TestMeasureMMA",
+	"measure90.sm_90a":     "TestMeasureHopper",
 	"product_bf16.sm_80":   "TestLinear$/BF16/./(1x32|40x96|72x544)|TestLinearWithoutBias",
 	"product_mxfp4.sm_80":  "TestLinear$/MXFP4/./(1x32|40x96|72x544)|TestLinearLargeExponents",
 	"product_q8.sm_80":     "TestLinear$/Q8_0/./(1x32|40x96|72x544)",
