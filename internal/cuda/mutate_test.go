@@ -309,7 +309,7 @@ func TestMutations(t *testing.T) {
 	for _, m := range kernels.Modules() {
 		name := moduleName(&m)
 		if mutantTests[name] == "" {
-			t.Errorf("no tests are named for mutants of %s", name)
+			t.Errorf("mutantTests names no tests of %s, which mutants of it are held against", name)
 		}
 		for i := range mutations {
 			if only != "" && !regexp.MustCompile(only).MatchString(name+"/"+mutations[i].name) {
