@@ -65,7 +65,7 @@ func (c *chapter) interact(ctx context.Context, singles []raced, predicted [][]i
 	}
 	usable := map[int]bool{}
 	for _, single := range singles {
-		usable[single.at] = true
+		usable[single.at] = !c.barred(single)
 	}
 	for _, parts := range predicted {
 		if !slices.ContainsFunc(parts, func(at int) bool { return !usable[at] }) {

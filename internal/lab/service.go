@@ -42,6 +42,24 @@ func (c *chapter) serves(blocks []map[string]outcome, name string) service {
 	return out
 }
 
+// holds are what the bounds of the plan say of the entrants of a heat after some blocks: who breaks one
+// cannot win, and who may break one ends nobody else's race.
+func (c *chapter) holds(round heat, blocks []map[string]outcome) map[string]race.Hold {
+	if round.workload.Name != c.mainly.Name {
+		return nil // bounds are those of the objective's workload
+	}
+	out := map[string]race.Hold{}
+	for _, entrant := range round.entrants {
+		switch c.serves(blocks, entrant.name).verdict {
+		case ledger.NotCertain:
+			out[entrant.name] = race.Unsure
+		case ledger.NotMet:
+			out[entrant.name] = race.Barred
+		}
+	}
+	return out
+}
+
 // severity orders findings on bounds: the worst one of a setting's is its own.
 var severity = map[string]int{ledger.Met: 0, ledger.NotCertain: 1, ledger.NotMet: 2}
 
