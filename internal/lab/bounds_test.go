@@ -1,6 +1,10 @@
 package lab_test
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -98,6 +102,61 @@ func TestEngineKeepsBound(t *testing.T) {
 		s.wants(map[string]string{"engine/ossian": ledger.Kept, "engine/hasty": ledger.Rejected})
 		if reason := s.decisions()["engine/hasty"].Reason; !strings.Contains(reason, "p99_ttft_ms") {
 			t.Errorf("%v: %s", names, reason)
+		}
+	}
+}
+
+// A gain is one figure with one sign, wherever it stands: in the line of its decision, the conclusion, the
+// table beneath it and the file of the winner. A simulation says that it is one, of what, and how it is
+// repeated; it compares no prediction with itself.
+func TestOneFigure(t *testing.T) {
+	plan := boundPlan()
+	plan.Options = plan.Options[1:]
+	plan.Objective.SLA = map[string]float64{"p99_ttft_ms": 90000}
+	c := config(plan, simulate.World{Noise: 0.02}, t.TempDir())
+	measurer := c.Measurer.(*simulate.Measurer)
+	measurer.Predictor, measurer.Place = latencies{0.01}, "A100-80G"
+	c.Predictor, c.Flags = measurer.Predictor, []string{"--simulate=v.yaml", "--machine", "A100-80G"}
+	said := ""
+	c.Say = func(text string) { said += text + "\n" }
+	result, err := lab.Run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := ledger.Read(c.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := story{t, c.Dir, result, lines}
+	effect := s.decisions()["winner/ossian with tokens=large"].Effect
+	if effect == nil || len(s.decisions()["winner/ossian with tokens=large"].Trials) == 0 {
+		t.Fatal("no effect, or not the trials that it is of")
+	}
+	gain := fmt.Sprintf("%.1f", -100*effect.Value)
+	winner, err := os.ReadFile(filepath.Join(c.Dir, "winner.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(reported(t, c.Dir)), " ")
+	for what, pair := range map[string][2]string{
+		"progress":           {said, "winner: ossian with tokens=large: kept (less mean_tpot_ms +" + gain + " % ["},
+		"winner.yaml":        {string(winner), "# Simulated: less mean_tpot_ms +" + gain + " % ["},
+		"the machine":        {string(winner), "# SIMULATED on A100-80G: no figure was measured."},
+		"conclusion":         {text, "less Mean TPOT(ms) **+" + gain + "%** "},
+		"table":              {text, " (-" + gain + "%)"},
+		"option":             {text, "Result: **kept**, `tokens=large`: less Mean TPOT(ms) +" + gain + "% "},
+		"title":              {text, "on simulated A100-80G"},
+		"blocks":             {text, "over its defaults on chat, simulated in "},
+		"how to repeat it":   {text, "`ossian lab run plan.yaml --simulate=v.yaml --machine A100-80G --out DIR`"},
+		"bounds of the plan": {text, "at most 90000.00"},
+	} {
+		if !strings.Contains(pair[0], pair[1]) {
+			t.Errorf("%s: no %q in\n%.1500s", what, pair[1], pair[0])
+		}
+	}
+	for _, none := range []string{"Predicted and measured", "measures all of it", "e+04", "Measured"} {
+		if strings.Contains(text, none) {
+			t.Errorf("a simulation says %q", none)
 		}
 	}
 }

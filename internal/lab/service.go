@@ -107,11 +107,11 @@ func describeBound(bound *ledger.Bound) string {
 	words := map[string]string{ledger.Met: "keeps", ledger.NotMet: "breaks", ledger.NotCertain: "may break"}
 	switch {
 	case bound.Measured == nil:
-		return fmt.Sprintf("%s was not measured, the bound of the plan is %.4g", bound.Metric, bound.Limit)
+		return fmt.Sprintf("%s was not measured, the bound of the plan is %s", bound.Metric, printFigure(bound.Limit))
 	case bound.Runs < 2:
-		return fmt.Sprintf("%s is %.4g in one run, which %s the bound of the plan, %.4g", bound.Metric, bound.Measured.Value, words[bound.Verdict], bound.Limit)
+		return fmt.Sprintf("%s is %s in one run, which %s the bound of the plan, %s", bound.Metric, printFigure(bound.Measured.Value), words[bound.Verdict], printFigure(bound.Limit))
 	}
-	return fmt.Sprintf("%s is %.4g [%.4g, %.4g], which %s the bound of the plan, %.4g", bound.Metric, bound.Measured.Value, bound.Measured.Low, bound.Measured.High, words[bound.Verdict], bound.Limit)
+	return fmt.Sprintf("%s is %s [%s, %s], which %s the bound of the plan, %s", bound.Metric, printFigure(bound.Measured.Value), printFigure(bound.Measured.Low), printFigure(bound.Measured.High), words[bound.Verdict], printFigure(bound.Limit))
 }
 
 // decideService writes down whether a setting keeps the bounds, with the trials that say so.

@@ -142,7 +142,15 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 	if config.Compared, err = compared(plan.Compare); err != nil {
 		return config, nil, err
 	}
+	if flags.machine != "" {
+		config.Flags = []string{"--machine", flags.machine}
+	}
 	if simulated != "" {
+		again := "--simulate"
+		if simulated != "-" {
+			again += "=" + simulated
+		}
+		config.Flags = append([]string{again}, config.Flags...)
 		world := simulate.Default()
 		if simulated != "-" {
 			noise, err := os.ReadFile(simulated)
@@ -372,7 +380,8 @@ func decisionTable(decisions []ledger.Decision) string {
 	subjects = report.Shorten(subjects, widestSubject)
 	for i, decision := range decisions {
 		effect := "-"
-		if gain := report.Gained(&decision); gain != nil {
+		// The baseline's drift is no gain of anybody: its reason has it.
+		if gain := report.Gained(&decision); gain != nil && decision.Stage != ledger.StageDrift {
 			effect = fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*gain.Value, 100*gain.Low, 100*gain.High)
 		}
 		rows = append(rows, []string{decision.Stage, subjects[i], decision.Verdict, effect, decision.Reason})

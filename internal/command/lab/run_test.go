@@ -188,8 +188,9 @@ func TestDecisionTable(t *testing.T) {
 		{Stage: ledger.StageSmoke, Subject: alike + "4096", Verdict: ledger.Works},
 		{Stage: ledger.StageRace, Subject: alike + "4096", Metric: "mean_tpot_ms", Verdict: ledger.Kept, Effect: &ledger.Interval{Value: -0.1, Low: -0.12, High: -0.08}},
 		{Stage: ledger.StageRace, Subject: alike + "8192", Metric: "mean_tpot_ms", Verdict: ledger.Rejected, Effect: &ledger.Interval{Value: 0.1, Low: 0.08, High: 0.12}},
+		{Stage: ledger.StageDrift, Subject: "baseline", Metric: "mean_tpot_ms", Verdict: ledger.None, Reason: "the baseline changed", Effect: &ledger.Interval{Value: 0.01, Low: -0.01, High: 0.03}},
 	})
-	for _, want := range []string{"gain: less mean_tpot_ms", "tokens=4096 kept", "tokens=8192 rejected", "+10.0 % [+8.0, +12.0]", "-10.0 % [-12.0, -8.0]"} {
+	for _, want := range []string{"gain: less mean_tpot_ms", "baseline none - the baseline", "tokens=4096 kept", "tokens=8192 rejected", "+10.0 % [+8.0, +12.0]", "-10.0 % [-12.0, -8.0]"} {
 		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
