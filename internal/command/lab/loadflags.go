@@ -22,6 +22,7 @@ type loadFlags struct {
 	concurrency    int
 	seed           int64
 	completions    bool
+	chat           bool
 	rateIsTheirOwn bool // of a command that has a flag for the rate of all replicas
 }
 
@@ -31,7 +32,9 @@ func (f *loadFlags) add(c *cobra.Command) {
 	flags.IntVar(&f.input, "input-len", 0, "`TOKENS` of a prompt, in place of the workload's")
 	flags.IntVar(&f.output, "output-len", 0, "`TOKENS` of an answer, in place of the workload's")
 	flags.Int64Var(&f.seed, "seed", 42, "of prompts and arrivals")
-	flags.BoolVar(&f.completions, "completions", false, "requests go to the completions API: no template, no front end of chats")
+	flags.BoolVar(&f.completions, "completions", false, "requests go to the completions API: no template, no front end of chats (default for lengths)")
+	flags.BoolVar(&f.chat, "chat", false, "requests go to the chat API, as those of a plan do unless it says otherwise (default for named workloads)")
+	c.MarkFlagsMutuallyExclusive("chat", "completions")
 	if !f.rateIsTheirOwn {
 		flags.IntVar(&f.prompts, "num-prompts", 0, "`N` requests (default the workload's)")
 		flags.Float64Var(&f.rate, "request-rate", math.Inf(1), "requests per second; inf = all at once")
@@ -73,8 +76,11 @@ func (f *loadFlags) plan() (planfile.Workload, error) {
 		load.RequestRate = f.rate
 	}
 	load.MaxConcurrency = f.concurrency
-	if f.completions {
+	switch {
+	case f.completions:
 		load.Endpoint = "completions"
+	case f.chat:
+		load.Endpoint = "chat"
 	}
 	return load, nil
 }

@@ -100,7 +100,7 @@ func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
 		return err
 	}
 	scenario.Workload.Assumptions = place.assume(scenario.Workload.Assumptions)
-	head := fmt.Sprintf("%s on %s, %s %s, workload %s: %d requests", name, place.machine.Name, engine.Name, engine.Version, scenario.Workload.Name, len(scenario.Workload.Requests))
+	head := fmt.Sprintf("%s on %s, %s %s, workload %s: %d requests, %s", name, place.machine.Name, engine.Name, engine.Version, scenario.Workload.Name, len(scenario.Workload.Requests), api(scenario.Workload.Chat))
 	if flags.rank != "" || len(flags.try) > 0 {
 		return runRank(cmd, head, scenario, flags)
 	}
@@ -110,7 +110,7 @@ func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
 	}
 	if flags.asJSON {
 		return writeJSON(out, predicted{Model: name, Machine: place.machine.Name, Engine: engine.Name, Version: engine.Version, Settings: settings,
-			Workload: scenario.Workload.Name, Requests: len(scenario.Workload.Requests), Bound: len(prediction.Unknown) > 0, Prediction: prediction})
+			Workload: scenario.Workload.Name, Requests: len(scenario.Workload.Requests), API: api(scenario.Workload.Chat), Bound: len(prediction.Unknown) > 0, Prediction: prediction})
 	}
 	return writeText(out, predictionText(head, &prediction))
 }
@@ -124,8 +124,17 @@ type predicted struct {
 	Settings predict.Settings `json:"settings"`
 	Workload string           `json:"workload"`
 	Requests int              `json:"requests"`
+	API      string           `json:"api"` // chat or completions: chats take time before the scheduler sees them
 	Bound    bool             `json:"bound"`
 	predict.Prediction
+}
+
+// api is where requests go, as reports say it.
+func api(chat bool) string {
+	if chat {
+		return "chat"
+	}
+	return "completions"
 }
 
 // writeJSON writes a value as indented JSON.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,7 +142,15 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 	if config.Compared, err = compared(plan.Compare); err != nil {
 		return config, nil, err
 	}
+	if flags.machine != "" {
+		config.Flags = []string{"--machine", flags.machine}
+	}
 	if simulated != "" {
+		again := "--simulate"
+		if simulated != "-" {
+			again += "=" + simulated
+		}
+		config.Flags = append([]string{again}, config.Flags...)
 		world := simulate.Default()
 		if simulated != "-" {
 			noise, err := os.ReadFile(simulated)
@@ -180,6 +189,10 @@ func foresee(ctx context.Context, config *lab.Config, name string) error {
 		}
 		name = machine.Accelerators[0].Name
 	}
+	if simulated, is := config.Measurer.(*simulate.Measurer); is {
+		simulated.Place = name
+		assume(config, simulated)
+	}
 	versions := map[string]string{}
 	for _, engine := range config.Plan.Engines {
 		identity, err := config.Measurer.Identify(ctx, lab.Request{Engine: engine, Setting: ledger.Setting{Engine: engine.Name}, Model: config.Plan.Models[0]})
@@ -202,14 +215,27 @@ func foresee(ctx context.Context, config *lab.Config, name string) error {
 	return nil
 }
 
+// assume gives engines of a simulation whose version nobody says the one that predictions are for, as lab
+// predict does, and says so.
+func assume(config *lab.Config, simulated *simulate.Measurer) {
+	for _, engine := range config.Plan.Engines {
+		version := usualVersion(engine.Kind)
+		if version == "" || !simulated.Assume(engine.Name, version) {
+			continue
+		}
+		config.Say(fmt.Sprintf("assumed: engine %s is %s %s; engines: {%s: {version: …}} of --simulate=NOISE.yaml says another", engine.Name, engine.Kind, version, engine.Name))
+	}
+}
+
 // presumed says which engines of a simulation are not predicted, so that nothing but what is planted tells
-// their settings apart; empty: all are, or nothing is simulated.
-func presumed(config *lab.Config, machine string) string {
+// their settings apart; empty: all are, or nothing is simulated. A plan whose verdicts are about times is
+// refused on a machine that is named: times beside predicted ones would be made up.
+func presumed(config *lab.Config, machine string) (string, error) {
 	if !config.Simulated {
-		return ""
+		return "", nil
 	}
 	if config.Predictor == nil {
-		return "simulated without predictions: settings differ by nothing but the effects that are planted; --machine NAME predicts them\n"
+		return "simulated without predictions: settings differ by nothing but the effects that are planted; --machine NAME predicts them\n", nil
 	}
 	var names []string
 	for _, engine := range config.Plan.Engines {
@@ -220,9 +246,16 @@ func presumed(config *lab.Config, machine string) string {
 		}
 	}
 	if len(names) == 0 {
-		return ""
+		return "", nil
 	}
-	return fmt.Sprintf("not predicted on %s: %s, whose settings differ by nothing but the effects that are planted (versions are what engines: {NAME: {version: …}} of --simulate=NOISE.yaml says)\n", machine, strings.Join(names, ", "))
+	known := "; predicted are published models on vllm of a version from 0.8 on and on ossian, with prompts that are made or like ShareGPT's"
+	goal := config.Plan.Objective
+	for _, metric := range append(slices.Sorted(maps.Keys(goal.SLA)), goal.Metric) {
+		if planfile.IsTime(metric) {
+			return "", fmt.Errorf("--simulate --machine %s: %s of %s is not predicted there, and no verdict about it can be%s; without --machine nothing is but what --simulate=NOISE.yaml plants", machine, metric, strings.Join(names, ", "), known)
+		}
+	}
+	return fmt.Sprintf("not predicted on %s: %s, whose settings differ by nothing but the effects that are planted%s\n", machine, strings.Join(names, ", "), known), nil
 }
 
 // carryOut runs a campaign, of which a trial takes about each, tells about it, and says by the exit status how it ended.
@@ -240,7 +273,11 @@ func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each 
 	if err := foresee(cmd.Context(), &config, flags.machine); err != nil {
 		return command.WithStatus(statusUsage, err)
 	}
-	if text := presumed(&config, flags.machine); text != "" {
+	text, err := presumed(&config, flags.machine)
+	if err != nil {
+		return command.WithStatus(statusUsage, err)
+	}
+	if text != "" {
 		say(text)
 	}
 	result, err := lab.Run(cmd.Context(), config)
@@ -343,7 +380,8 @@ func decisionTable(decisions []ledger.Decision) string {
 	subjects = report.Shorten(subjects, widestSubject)
 	for i, decision := range decisions {
 		effect := "-"
-		if gain := report.Gained(&decision); gain != nil {
+		// The baseline's drift is no gain of anybody: its reason has it.
+		if gain := report.Gained(&decision); gain != nil && decision.Stage != ledger.StageDrift {
 			effect = fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*gain.Value, 100*gain.Low, 100*gain.High)
 		}
 		rows = append(rows, []string{decision.Stage, subjects[i], decision.Verdict, effect, decision.Reason})

@@ -4,6 +4,7 @@ package lab
 // settings, from flags.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ossian/internal/command"
+	"ossian/internal/lab/engines"
 	"ossian/internal/lab/forecast"
 	"ossian/internal/lab/predict"
 	"ossian/internal/lab/predict/local"
@@ -64,14 +66,23 @@ func (f *targetFlags) fixed(c *cobra.Command) (settings predict.Settings, err er
 func (f *targetFlags) profile(on string) (predict.Profile, error) {
 	name, version, _ := strings.Cut(f.engine, "@")
 	switch {
-	case name == "" && on == processors, name == "ossian" && version == "":
-		name, version = "ossian", command.Version()
+	case name == "" && on == processors:
+		name = engines.Ossian
 	case name == "":
-		name, version = "vllm", "0.11.0"
-	case version == "" && name == "vllm":
-		version = "0.11.0"
+		name = engines.VLLM
 	}
-	return predict.Engine(name, version)
+	return predict.Engine(name, cmp.Or(version, usualVersion(name)))
+}
+
+// usualVersion is the version of an engine that is predicted where nobody says one; empty: none is.
+func usualVersion(kind string) string {
+	switch kind {
+	case engines.Ossian:
+		return command.Version()
+	case engines.VLLM:
+		return "0.11.0"
+	}
+	return ""
 }
 
 // readCalibration reads a file of lab calibrate.
