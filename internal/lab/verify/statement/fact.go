@@ -338,6 +338,9 @@ func labelFact(label string, number document.Number, unit string) (fact, bool) {
 	if found.statistic == "?" || skippedLabel.MatchString(label) {
 		return found, false
 	}
+	if inThousands.MatchString(whole) {
+		found.number = times(found.number, 1000)
+	}
 	if latency := latencyOf(label); latency != "" {
 		scale, ok := timeScale(whole)
 		if !ok {
@@ -378,6 +381,7 @@ func labelFact(label string, number document.Number, unit string) (fact, bool) {
 }
 
 var (
+	inThousands       = regexp.MustCompile(`\b[kK] ?(?:tok|tks?\b|t/s|TPS|req)|\(k\)|\b(?i:in thousands)\b`)
 	statisticAlone    = regexp.MustCompile(`(?i)^\W*(?:p[0-9]{2}|median|mean|avg\.?|average|min|max)\W*(?:\(? ?\[?(?:ms|s|sec|seconds)\]? ?\)?)?\W*$`)
 	skippedLabel      = regexp.MustCompile(`(?i)speedup|gain|improve|change|delta|Δ|diff|\bratio\b|increase|reduction|%|normali[sz]ed|relative|\bvs\b`)
 	deviceLabel       = regexp.MustCompile(`(?i)^\W*(?:(?:#|no\.|num(?:ber of)?|total) ?)?(?:gpus?|devices|accelerators|cards)(?: count)?\W*$`)
