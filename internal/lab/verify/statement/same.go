@@ -15,6 +15,7 @@ import (
 var (
 	bracketOpens = regexp.MustCompile(`^ ?\((?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?$`)
 	samePhrase   = regexp.MustCompile(`(?i)^,? ?(?:i\.e\.|that is|which is|= |or in other words|d\.h\.|das sind),? ?(?:about |~|≈)?$`)
+	saidAgain    = regexp.MustCompile(`\((?:i\.e\.|= ?|≈ ?)`)
 	bracketEnds  = regexp.MustCompile(`^ ?\)`)
 )
 
@@ -29,7 +30,8 @@ func (c *checker) checkEquivalents(s *sentence) {
 		if (!phrase && !bracket) || !convertible(&first, &second) {
 			continue
 		}
-		if first.unit == second.unit && first.printed != second.printed && !strings.ContainsAny(first.printed+second.printed, "kKM") {
+		said := bracket && saidAgain.MatchString(between)
+		if !said && first.unit == second.unit && first.printed != second.printed && !strings.ContainsAny(first.printed+second.printed, "kKM") {
 			continue // two figures of one unit are two figures
 		}
 		a, b := first.span(), second.span()
@@ -205,7 +207,7 @@ func meanOf(listed []document.Number, printed document.Number) bool {
 }
 
 // An equation in words: "1,000 requests × 256 tokens = 256,000 tokens".
-var equation = regexp.MustCompile(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?= ?[~≈]? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%)?`)
+var equation = regexp.MustCompile(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?(?:=|≈| is | are | makes? | gives? | equals? )(?:~|≈|about |only )? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%| ?[x×]| times|-)?`)
 
 // operator is what goes on with a longer equation.
 var operator = regexp.MustCompile(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·÷=−] ?[A-Za-z$~≈]{1,12} ?$`)
@@ -227,9 +229,9 @@ func (c *checker) checkEquations(s *sentence) {
 			continue
 		}
 		left, right, printed = scaled(left, 1, false), scaled(right, 1, false), scaled(printed, 1, false)
-		follows := left.Span().Times(right.Span())
+		follows, plain := left.Span().Times(right.Span()), left.Value*right.Value
 		if match[3] == "/" || match[3] == "÷" {
-			follows = left.Span().Over(right.Span())
+			follows, plain = left.Span().Over(right.Span()), left.Value/right.Value
 		}
 		// In another unit it is a power of ten apart, in minutes or gibibytes another factor.
 		agree := false
@@ -237,7 +239,7 @@ func (c *checker) checkEquations(s *sentence) {
 			agree = agree || widen(document.Between(follows.Low*unit, follows.High*unit), 0.075).Meets(printed.Span())
 		}
 		if !agree {
-			c.find(Arithmetic, Certain, s, fmt.Sprintf("%s %s %s = %s", match[1], match[3], match[4], document.Figure(follows.Middle())), "beyond the rounding of the printed figures")
+			c.find(Arithmetic, Certain, s, fmt.Sprintf("%s %s %s = %s", match[1], match[3], match[4], plainFigure(plain)), "beyond the rounding of the printed figures")
 		}
 	}
 }
