@@ -362,6 +362,9 @@ func standing(lines []ledger.Line) []ledger.Decision {
 			continue
 		}
 		id, _, _ := strings.Cut(line.ID, ".")
+		if line.Decision.Stage == ledger.StageWinner { // its subject is what wins: another one takes its place
+			id = ledger.StageWinner + "\x00" + line.Decision.Model
+		}
 		if at, known := place[id]; known {
 			out[at] = *line.Decision
 			continue

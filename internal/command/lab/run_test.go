@@ -218,3 +218,14 @@ func TestDecisionOrder(t *testing.T) {
 		t.Errorf("%s\nwant %s", strings.Join(order, ", "), want)
 	}
 }
+
+// A campaign that goes on and comes to another winner has one.
+func TestOneWinner(t *testing.T) {
+	decision := func(id, subject, reason string) ledger.Line {
+		return ledger.Line{Kind: ledger.KindDecision, ID: id, Decision: &ledger.Decision{Stage: ledger.StageWinner, Model: "m", Subject: subject, Reason: reason}}
+	}
+	got := standing([]ledger.Line{decision("winner-1", "the defaults", ""), decision("winner-2", "an option", ""), decision("winner-1.2", "the defaults", "again")})
+	if len(got) != 1 || got[0].Reason != "again" {
+		t.Errorf("%+v", got)
+	}
+}
