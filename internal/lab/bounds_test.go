@@ -68,6 +68,9 @@ func TestBrokenBoundEliminatesNobody(t *testing.T) {
 		if s.winner() != "seqs:64 tokens:large" {
 			t.Errorf("screened %v: winner %q", screens, s.winner())
 		}
+		if text := reported(t, s.dir); !strings.Contains(text, "| seqs: seqs=64 | +") {
+			t.Errorf("the summary does not say of which value of the option the gain is:\n%s", text)
+		}
 		for _, decision := range s.decisions() {
 			if strings.Contains(decision.Subject, "main effect") && strings.Contains(decision.Subject, "32") {
 				t.Errorf("a combination is looked for with what breaks a bound: %s", decision.Subject)

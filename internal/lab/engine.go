@@ -119,6 +119,9 @@ func (c *chapter) failing(trial ledger.Trial, best float64) string {
 	rate := rateOf(trial)
 	switch {
 	case trial.State == ledger.StateCut && trial.Reason == ReasonBudget:
+		if trial.Seconds > 0 {
+			return reasonCut
+		}
 		return reasonUntried
 	case trial.State == ledger.StateFailed || trial.State == ledger.StateInvalid || trial.State == ledger.StateCut:
 		return trial.State + ": " + trial.Reason

@@ -3,6 +3,7 @@ package lab
 // ossian lab run: a campaign from its plan, measured or simulated.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,6 +102,9 @@ func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated st
 		return command.WithStatus(statusUsage, fmt.Errorf("%s: %w", name, err))
 	}
 	config, done, err := configure(plan, text, flags, simulated)
+	if wrong, is := errors.AsType[compareError](err); is {
+		err = fmt.Errorf("%s: %w", name, &planfile.Error{Key: "compare", Line: plan.CompareLine, Expected: wrong.Error()})
+	}
 	if err != nil {
 		return command.WithStatus(statusUsage, err)
 	}
@@ -111,6 +115,12 @@ func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated st
 // readPlan reads a plan, and returns with it the text to keep: the plan with what the command line
 // replaced and every default filled in.
 func readPlan(text []byte, name string, flags *campaignFlags) (*planfile.Plan, []byte, error) {
+	switch {
+	case flags.ready < 0:
+		return nil, nil, fmt.Errorf("--ready-timeout %v: a time above 0 expected, such as 90s or 10m", flags.ready)
+	case flags.candidates < 0:
+		return nil, nil, fmt.Errorf("--max-candidates %d: a number above 0 expected", flags.candidates)
+	}
 	kinds := engines.Kinds()
 	if program, err := self.Path(); err == nil { // this program, and not whichever is found by name
 		own := kinds[engines.Ossian]
@@ -352,6 +362,9 @@ func standing(lines []ledger.Line) []ledger.Decision {
 			continue
 		}
 		id, _, _ := strings.Cut(line.ID, ".")
+		if line.Decision.Stage == ledger.StageWinner { // its subject is what wins: another one takes its place
+			id = ledger.StageWinner + "\x00" + line.Decision.Model
+		}
 		if at, known := place[id]; known {
 			out[at] = *line.Decision
 			continue
@@ -359,7 +372,38 @@ func standing(lines []ledger.Line) []ledger.Decision {
 		place[id] = len(out)
 		out = append(out, *line.Decision)
 	}
-	return out
+	return inOrder(out)
+}
+
+// stages are those of a campaign in the order of their turn.
+var stages = []string{ledger.StageEngine, ledger.StageFit, ledger.StageScreen, ledger.StageSmoke, ledger.StageRace, ledger.StageDrift, ledger.StageInteraction, ledger.StageGeneralise, ledger.StageWinner}
+
+// inOrder sorts decisions by model and stage: a campaign that goes on decides again what it had decided, and
+// new ones behind that. What a setting does to bounds stands beside the last decision on the setting.
+func inOrder(decisions []ledger.Decision) []ledger.Decision {
+	var models []string
+	about := map[string]int{} // stage of a subject
+	for _, decision := range decisions {
+		if !slices.Contains(models, decision.Model) {
+			models = append(models, decision.Model)
+		}
+		if decision.Stage == ledger.StageRace || decision.Stage == ledger.StageInteraction {
+			about[decision.Model+"\x00"+decision.Subject] = slices.Index(stages, decision.Stage)
+		}
+	}
+	rank := func(decision ledger.Decision) int {
+		if decision.Stage != ledger.StageService {
+			return slices.Index(stages, decision.Stage)
+		}
+		if stage, known := about[decision.Model+"\x00"+decision.Subject]; known {
+			return stage
+		}
+		return slices.Index(stages, ledger.StageRace) // the baseline's
+	}
+	slices.SortStableFunc(decisions, func(a, b ledger.Decision) int {
+		return cmp.Or(cmp.Compare(slices.Index(models, a.Model), slices.Index(models, b.Model)), cmp.Compare(rank(a), rank(b)))
+	})
+	return decisions
 }
 
 // widestSubject is how many letters of a subject the table of decisions has room for; where two would look

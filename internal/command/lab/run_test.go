@@ -153,6 +153,8 @@ func TestRunRefuses(t *testing.T) {
 		"too many":          {[]string{"run", many, "--simulate"}, "--max-candidates"},
 		"a machine":         {[]string{"run", good, "--simulate", "--machine", "Cray-1"}, "Cray-1"},
 		"an unknown option": {[]string{"run", good, "--smulate"}, "--simulate"},
+		"a ready time":      {[]string{"run", good, "--simulate", "--ready-timeout", "-1s"}, "--ready-timeout -1s: a time above 0"},
+		"a comparison":      {[]string{"run", write("compare.yaml", simulatedPlan+"compare: [none.json]\n"), "--simulate"}, "compare.yaml: line 12: compare: a result file or a ledger expected"},
 	} {
 		if text, err := run(t, append(c.args, "--out", filepath.Join(dir, "out"))...); command.Status(err) != 2 || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: status %d, %v, %.300s", name, command.Status(err), err, text)
@@ -194,5 +196,36 @@ func TestDecisionTable(t *testing.T) {
 		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+}
+
+// Decisions stand in the order of a campaign's stages, whatever was decided again after a cut.
+func TestDecisionOrder(t *testing.T) {
+	decision := func(stage, model, subject string) ledger.Decision {
+		return ledger.Decision{Stage: stage, Model: model, Subject: subject}
+	}
+	got := inOrder([]ledger.Decision{
+		decision(ledger.StageSmoke, "m", "a"), decision(ledger.StageGeneralise, "m", "short"), decision(ledger.StageWinner, "m", "x"), decision(ledger.StageSmoke, "n", "a"),
+		decision(ledger.StageRace, "m", "a"), decision(ledger.StageService, "m", "a"), decision(ledger.StageRace, "m", "b"), decision(ledger.StageService, "m", "baseline"),
+		decision(ledger.StageInteraction, "m", "a + b"), decision(ledger.StageService, "m", "a + b"), decision(ledger.StageDrift, "m", "baseline"),
+	})
+	var order []string
+	for _, decision := range got {
+		order = append(order, decision.Stage+" "+decision.Model+" "+decision.Subject)
+	}
+	want := "smoke m a, race m a, service m a, race m b, service m baseline, drift m baseline, interaction m a + b, service m a + b, generalise m short, winner m x, smoke n a"
+	if strings.Join(order, ", ") != want {
+		t.Errorf("%s\nwant %s", strings.Join(order, ", "), want)
+	}
+}
+
+// A campaign that goes on and comes to another winner has one.
+func TestOneWinner(t *testing.T) {
+	decision := func(id, subject, reason string) ledger.Line {
+		return ledger.Line{Kind: ledger.KindDecision, ID: id, Decision: &ledger.Decision{Stage: ledger.StageWinner, Model: "m", Subject: subject, Reason: reason}}
+	}
+	got := standing([]ledger.Line{decision("winner-1", "the defaults", ""), decision("winner-2", "an option", ""), decision("winner-1.2", "the defaults", "again")})
+	if len(got) != 1 || got[0].Reason != "again" {
+		t.Errorf("%+v", got)
 	}
 }

@@ -28,7 +28,11 @@ func (c *chapter) summary(level int) {
 			if best.Verdict == ledger.Kept {
 				gained = gain(best)
 			}
-			row = cells(option.Name, gained, bracket(Gained(best)), best.Verdict)
+			name := option.Name
+			if len(c.onOption(option)) > 1 { // the gain is that of one of several
+				name += ": " + flagsOf(best.Setting)
+			}
+			row = cells(name, gained, bracket(Gained(best)), best.Verdict)
 		}
 		rows = append(rows, row)
 	}
