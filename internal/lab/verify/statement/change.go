@@ -104,6 +104,8 @@ func pairsIn(s *sentence) []pair {
 		case arrowBetween.MatchString(between):
 		case toBetween.MatchString(between) && (fromBefore.MatchString(before) || moved.MatchString(before)):
 		case toBetween.MatchString(between) && strings.HasPrefix(strings.TrimSpace(s.text[second.end:]), "("):
+		case i+2 < len(figures) && fromBefore.MatchString(text[:second.start]) && leadsOn(text[second.end:figures[i+2].start]):
+			continue // the second is the old one of the next two
 		case fromBetween.MatchString(between):
 			found.old, found.fresh = second, first
 		case thenBetween.MatchString(between) && !nowWords.MatchString(before):
@@ -119,6 +121,11 @@ func pairsIn(s *sentence) []pair {
 		i++ // a figure is in one pair
 	}
 	return out
+}
+
+// leadsOn reports whether a text between two figures makes the second the new one.
+func leadsOn(between string) bool {
+	return toBetween.MatchString(between) || arrowBetween.MatchString(between)
 }
 
 // settingBefore are words before a number that is no result: of a load, of a size, of a year.

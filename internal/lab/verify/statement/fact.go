@@ -46,6 +46,7 @@ type fact struct {
 	number    document.Number
 	printed   string
 	bound     bool // "up to", "about": no figure to compute with
+	each      bool // a price: of one device
 	sum       bool // calls itself the total of several
 	line      int
 }
@@ -246,6 +247,7 @@ func (r *factReader) read(index int) fact {
 		found.role = tokenRole(before, q.unit, after)
 	case money:
 		found.role = priceRole(q, s.text[:q.start], s.text[q.end:])
+		found.each = found.role == price && (q.per == "device" || ofDevice.MatchString(s.text[q.end:]))
 	case bare:
 		r.readBare(&found, q, before, after)
 	}
@@ -370,7 +372,7 @@ func tokenRole(before, unit, after string) role {
 		if input && !output {
 			return inputTotal
 		}
-		if output && !input {
+		if (output || generatedBefore.MatchString(before)) && !input {
 			return outputTotal
 		}
 	case outputWord.MatchString(unit):
@@ -394,6 +396,7 @@ func priceRole(q *quantity, before, after string) role {
 
 var (
 	regexpHour    = regexp.MustCompile(`(?i)^ ?(?:/|per|an|a) ?(?:gpu[- ]?)?(?:hour|hr?\b)`)
+	ofDevice      = regexp.MustCompile(`(?i)^ ?(?:/|per) ?gpu|^ ?(?:/|per|an) ?(?:hour|hr?) (?:each|per gpu|/ ?gpu)`)
 	deviceHour    = regexp.MustCompile(`(?i)^[- /]?(?:hours?|hr?)\b`)
 	regexpMillion = regexp.MustCompile(`(?i)^ ?(?:/|per|for|a|for a) ?(?:1 ?)?(?:m\b|million|mtok)`)
 	millionBefore = regexp.MustCompile(`(?i)\b(?:(?:a|one|1|per|each) ?(?:m|million)|1m) (?:(?:output|input|generated|total) )?tok(?:en)?s?\b[^0-9;.$€£]{0,24}[$€£]$`)

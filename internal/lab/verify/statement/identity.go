@@ -309,7 +309,12 @@ func (c *checker) checkPrice(f *facts) {
 			nominal = hour.number.Value / speed.number.Value
 		}
 	}
-	counts := []float64{1}
+	counts, several := []float64{1}, []float64(nil)
+	if match := numberOfDevices.FindStringSubmatch(f.text); match != nil {
+		counts = append(counts, wordNumbers[strings.ToLower(match[1])])
+	} else if hour.each { // of how many the rate is may be said elsewhere
+		several = []float64{2, 4, 8, 16}
+	}
 	for i := range f.all {
 		if f.all[i].role == deviceCount {
 			counts = append(counts, f.all[i].number.Value, 1/f.all[i].number.Value)
@@ -324,8 +329,20 @@ func (c *checker) checkPrice(f *facts) {
 			return
 		}
 	}
-	c.fail(f, Arithmetic, Certain, million.printed+" per million tokens", fmt.Sprintf("%s an hour at that rate is %s%.3g per million tokens", hour.printed, currencyOf(hour.printed), nominal*1e6/3600), "an hour has 3,600 seconds")
+	degree := Certain
+	for _, count := range several {
+		if per := document.Between(spans[0].Low*count*1e6/3600, spans[0].High*count*1e6/3600); widen(per, 0.03).Meets(million.number.Span()) {
+			degree = Doubtful
+		}
+	}
+	c.fail(f, Arithmetic, degree, million.printed+" per million tokens", fmt.Sprintf("%s an hour at that rate is %s%.3g per million tokens", hour.printed, currencyOf(hour.printed), nominal*1e6/3600), "an hour has 3,600 seconds")
 }
+
+// Numbers of devices in words.
+var (
+	numberOfDevices = regexp.MustCompile(`(?i)\b(two|three|four|six|eight|sixteen) (?:[A-Za-z0-9-]+ )?(?:gpus|cards|devices|accelerators|[a-z]{1,3}[0-9]{2,4}s)\b`)
+	wordNumbers     = map[string]float64{"two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
+)
 
 // shares are how many of all values are at most a percentile.
 var shares = map[string]float64{"p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}

@@ -141,8 +141,10 @@ func quantitiesIn(text string) []quantity {
 var (
 	nameBefore = regexp.MustCompile(`[A-Za-z0-9_.#:/@]$|[A-Za-z]-$|[0-9][,.]$|\b(?:v|version|step|section|table|fig(?:ure)?|port|line|row|pr|issue|seed) ?$`)
 	nameAfter  = regexp.MustCompile(`^(?:[:_][0-9A-Za-z]|\.[0-9]|,[0-9]|-[0-9]{2}-|[A-Za-z]+[0-9]|/[0-9]|B\b)`)
-	wordBefore = regexp.MustCompile(`[A-Za-z_.:/]$`)
-	currency   = regexp.MustCompile(`[$€£]$`)
+	// "8xH200" is eight cards.
+	joinedCards = regexp.MustCompile(`^[x×][A-Z]{1,3}[0-9]{2,4}\b`)
+	wordBefore  = regexp.MustCompile(`[A-Za-z_.:/]$`)
+	currency    = regexp.MustCompile(`[$€£]$`)
 )
 
 // partOfName reports whether digits belong to a name, a version, a date or a time of day.
@@ -150,6 +152,9 @@ func partOfName(text string, first, start, end int) bool {
 	before := text[:start]
 	if first == start && nameBefore.MatchString(strings.ToLower(before)) {
 		return true
+	}
+	if joinedCards.MatchString(text[end:]) {
+		return false
 	}
 	return (first != start && wordBefore.MatchString(text[:first])) || nameAfter.MatchString(text[end:])
 }

@@ -137,6 +137,7 @@ func (c *checker) checkChangeColumn(g *grid, column int) {
 	}
 	first, second, sure, directed := g.statesOf(column, at)
 	if first < 0 {
+		c.checkBaseRow(g, column, at)
 		return
 	}
 	// Where the change holds between two states in other rows, one that holds between two rows
@@ -151,6 +152,46 @@ func (c *checker) checkChangeColumn(g *grid, column int) {
 			c.reportChange(g, row, column, first, second, directed)
 		}
 	}
+}
+
+// checkBaseRow checks a column of factors of the first row, whose own is 1: one that does not
+// hold where another does, and is the only such one, is wrong.
+func (c *checker) checkBaseRow(g *grid, column int, rows []int) {
+	first := g.rows[0].cells[column].change
+	if g.turned || len(rows) < 3 || rows[0] != 0 || first == nil || first.kind != factor || first.number.Value != 1 {
+		return
+	}
+	for a := 1; a < len(g.headers); a++ {
+		base := g.rows[0].cells[a].figure
+		if a == column || base == nil || configHeader.MatchString(g.headers[a]) {
+			continue
+		}
+		var off []int
+		hold := 0
+		for _, r := range rows[1:] {
+			cells := g.rows[r].cells
+			switch {
+			case cells[a].figure == nil || cells[column].change == nil:
+			case changeHolds(base, cells[a].figure, &cells[column], g.context(r, column), true):
+				hold++
+			default:
+				off = append(off, r)
+			}
+		}
+		// Several that do not hold are of something else.
+		if hold < 1 || len(off) != 1 || g.explained(off[0], column, false) {
+			continue
+		}
+		c.reportFactor(g, off[0], column, base, a)
+	}
+}
+
+// reportFactor reports a factor that is not that of a figure from the same column's first.
+func (c *checker) reportFactor(g *grid, r, column int, base *quantity, a int) {
+	row := &g.rows[r]
+	before, after := figureOf(base), figureOf(row.cells[a].figure)
+	c.add(Contradiction{Percentage, Certain, row.line, "table row " + row.name + ", " + g.headers[column], row.cells[column].text,
+		fmt.Sprintf("%s → %s is %s", before.Text, after.Text, tableRatio(after.Value/before.Value, row.cells[column].change)), "the other factors are those from the first row"})
 }
 
 // intervals are what makes a change an estimate of its own.

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	totalBefore = regexp.MustCompile(`(?i)(?:\btotal\w*|together|combined|\badd(?:s|ing)? up|altogether|\bin all\b|\boverall\b|\bsums?\b|cumulative\w*|insgesamt|zusammen|合计|总共|总计)[^0-9.;]{0,40}$`)
+	totalBefore = regexp.MustCompile(`(?i)(?:\btotal\w*|together|\bwith both\b|combined|\badd(?:s|ing)? up|altogether|\bin all\b|\boverall\b|\bsums?\b|cumulative\w*|insgesamt|zusammen|合计|总共|总计)[^0-9.;]{0,40}$`)
 	totalAfter  = regexp.MustCompile(`(?i)^ ?(?:[a-z]+ ){0,2}(?:in total|total|together|combined|overall|altogether)\b`)
 	shareWords  = regexp.MustCompile(`(?i)\b(?:takes?|accounts? for|share|breakdown|of (?:the|a|each) (?:step|time|total)|spends?|utili[sz]ation|traffic|requests)\b`)
 	gainWords   = regexp.MustCompile(`(?i)` + upWords + `|` + quickWords + `|` + downWords + `|\bgives?\b|\badds?\b|\bspeed`)
@@ -140,7 +140,7 @@ func (c *checker) checkLists(paragraphs []paragraph) {
 }
 
 var (
-	plusBetween  = regexp.MustCompile(`^ ?(?:\+|plus|und) ?$`)
+	plusBetween  = regexp.MustCompile(`^ ?(?:\+|plus|und) (?:[a-z][A-Za-z -]{0,20} )?$|^ ?\+ ?$`)
 	equalBetween = regexp.MustCompile(`(?i)^ ?(?:=|is|are|makes?|gives?|equals?|for a total of|ergibt|sind) ?$`)
 	goesOn       = regexp.MustCompile(`^\)? ?(?:[-+−*/×·÷^]|x [0-9])`)
 )
