@@ -25,7 +25,7 @@ type presetFlags struct {
 
 func (f *presetFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.name, "preset", "", "choose settings by an aim: "+strings.Join(size.Aims(), ", "))
+	flags.StringVar(&f.name, "preset", "", "choose settings by an aim: "+strings.Join(size.Aims(), ", ")+" (the knee of tokens/s per user against tokens/s per device, both as logarithms)")
 	flags.IntVar(&f.users, "users", size.DefaultUsers, "`N` users at once, of --preset min-latency")
 	flags.BoolVar(&f.measure, "measure", false, "confirm a preset by a run on this computer")
 	flags.IntVar(&f.most, "max-users", 0, "`N` users at once at most, of the other presets (default 1024)")
