@@ -28,6 +28,9 @@ func newMixture(r *rig, rng *rand.Rand, dtype tensor.DType, hidden, inner, exper
 	m := &mixture{dtype: dtype, hidden: hidden, inner: inner, experts: experts, activation: activation}
 	up, upW := encoded(r.t, dtype, normals(rng, experts*2*inner*hidden, 0.2), experts, 2*inner, hidden)
 	down, downW := encoded(r.t, dtype, normals(rng, experts*hidden*inner, 0.2), experts, hidden, inner)
+	if f, _ := formatOf(dtype); f == formatMXFP4 { // a row that is lifted, in a group of others
+		upW, downW = lifted(up, 19*hidden), lifted(down, 3*inner)
+	}
 	m.up, m.down = onCard(r, up, true), onCard(r, down, false)
 	m.upW, m.downW = rounded(dtype, upW), rounded(dtype, downW)
 	if activation == swigluLimited {
@@ -35,6 +38,16 @@ func newMixture(r *rig, rng *rand.Rand, dtype tensor.DType, hidden, inner, exper
 		m.upBiasAt, m.downBiasAt = upload(r, m.upBias), upload(r, m.downBias)
 	}
 	return m
+}
+
+// lifted gives a block of MXFP4 an exponent that pack.go lowers, and returns the weights.
+func lifted(source tensor.Tensor, element int) []float32 {
+	if source.DType == tensor.MXFP4HF {
+		source.Scales[element/32] = 150
+	} else {
+		source.Data[17*(element/32)] = 150
+	}
+	return decoded(source)
 }
 
 // assigned are the experts of tokens and their weights, ids ascending.

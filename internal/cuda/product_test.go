@@ -144,7 +144,7 @@ func TestLinear(t *testing.T) {
 					compare(t, fmt.Sprintf("token %d", token), row, want, bound)
 				}
 				// From an uneven token on, so that places in tiles differ.
-				for _, tokens := range []int{1, 8, 9, 17, 37, 65} {
+				for _, tokens := range []int{1, 8, 9, 15, 17, 37, 65} {
 					for i, row := range runLinear(r, x.from(29), w, biasAt, tokens) {
 						sameBits(t, fmt.Sprintf("token %d of %d", i, tokens), row, all[29+i])
 					}
@@ -192,23 +192,26 @@ func TestLinearManyRows(t *testing.T) {
 func TestLinearLargeExponents(t *testing.T) {
 	r := newRig(t)
 	rng := rand.New(rand.NewPCG(9, 10))
-	source, _ := encoded(t, tensor.MXFP4, normals(rng, 24*64, 1), 24, 64)
+	const rows = 40 // three groups
+	source, _ := encoded(t, tensor.MXFP4, normals(rng, rows*64, 1), rows, 64)
 	for block, exponent := range map[int]byte{2 * 5: 140, 2*5 + 1: 127, 2 * 20: 200, 2*20 + 1: 190} {
 		source.Data[17*block] = exponent
 	}
 	weights := decoded(source)
-	bias := normals(rng, 24, 1)
+	bias := normals(rng, rows, 1)
 	x := newActivations(r, normals(rng, 70*64, 1), 64)
 	w := onCard(r, source, false)
 	if w.lift == 0 {
 		t.Fatal("no row is lifted")
 	}
-	for token, row := range runLinear(r, x, w, upload(r, bias), 70) {
-		want, bound := make([]float64, 24), make([]float64, 24)
-		for i := range want {
-			want[i], bound[i] = product(weights[i*64:][:64], x.rows[token], float64(bias[i]))
+	for _, tokens := range []int{5, 15, 31, 70} {
+		for token, row := range runLinear(r, x, w, upload(r, bias), tokens) {
+			want, bound := make([]float64, rows), make([]float64, rows)
+			for i := range want {
+				want[i], bound[i] = product(weights[i*64:][:64], x.rows[token], float64(bias[i]))
+			}
+			compare(t, fmt.Sprintf("token %d of %d", token, tokens), row, want, bound)
 		}
-		compare(t, fmt.Sprint("token ", token), row, want, bound)
 	}
 }
 
