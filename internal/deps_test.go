@@ -125,7 +125,7 @@ var imports = map[string][]string{
 	"grammar/runes":         {},
 	"grammar/vocab":         {"token"},
 	"lab/verify/verifytest": {"lab/verify"},
-	"lab/size":              {"bench/sweep", "lab/predict", "lab/predict/machine", "lab/race", "nearest", "plan"},
+	"lab/size":              {"bench/sweep", "lab/predict", "lab/predict/machine", "lab/race", "plan"},
 
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "cuda", "cuda/driver/libcuda", "cuda/emu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},

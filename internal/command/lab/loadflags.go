@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"ossian/internal/lab/forecast"
 	"ossian/internal/lab/planfile"
@@ -23,13 +22,13 @@ type loadFlags struct {
 	concurrency    int
 	seed           int64
 	completions    bool
-	rateIsTheirOwn bool // of a command that has a flag for the rate of all replicas
-	flags          *pflag.FlagSet
+	rateIsTheirOwn bool           // of a command that has a flag for the rate of all replicas
+	command        *cobra.Command // whose flags they are
 }
 
 func (f *loadFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	f.flags = flags
+	f.command = c
 	flags.StringVar(&f.workload, "workload", "", "`NAME`: sharegpt, short, medium, long, very-long, or lengths as 1024/128 (default 1024/128)")
 	flags.IntVar(&f.input, "input-len", 0, "`TOKENS` of a prompt, in place of the workload's")
 	flags.IntVar(&f.output, "output-len", 0, "`TOKENS` of an answer, in place of the workload's")
@@ -48,7 +47,7 @@ func (f *loadFlags) zeros() error {
 		name string
 		zero bool
 	}{{"input-len", f.input == 0}, {"output-len", f.output == 0}, {"num-prompts", f.prompts == 0}, {"request-rate", f.rate == 0}} {
-		if flag.zero && f.flags.Changed(flag.name) {
+		if flag.zero && f.command.Flags().Changed(flag.name) {
 			return fmt.Errorf("--%s 0: a number above 0 expected; without the flag it is the workload's", flag.name)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"ossian/internal/command"
 	"ossian/internal/lab/predict"
@@ -76,7 +75,7 @@ settings by an aim.`,
 
 // runPredict predicts what the flags ask for.
 func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
-	if err := flags.together(cmd.Flags()); err != nil {
+	if err := flags.together(); err != nil {
 		return err
 	}
 	settings, err := flags.fixed(cmd)
@@ -121,7 +120,8 @@ func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
 }
 
 // together refuses flags that would say nothing beside the others.
-func (f *predictFlags) together(flags *pflag.FlagSet) error {
+func (f *predictFlags) together() error {
+	flags := f.command.Flags()
 	var idle []string
 	why := ""
 	switch {
