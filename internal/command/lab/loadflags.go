@@ -23,11 +23,13 @@ type loadFlags struct {
 	seed           int64
 	completions    bool
 	chat           bool
-	rateIsTheirOwn bool // of a command that has a flag for the rate of all replicas
+	rateIsTheirOwn bool           // of a command that has a flag for the rate of all replicas
+	command        *cobra.Command // whose flags they are
 }
 
 func (f *loadFlags) add(c *cobra.Command) {
 	flags := c.Flags()
+	f.command = c
 	flags.StringVar(&f.workload, "workload", "", "`NAME`: sharegpt, short, medium, long, very-long, or lengths as 1024/128 (default 1024/128)")
 	flags.IntVar(&f.input, "input-len", 0, "`TOKENS` of a prompt, in place of the workload's")
 	flags.IntVar(&f.output, "output-len", 0, "`TOKENS` of an answer, in place of the workload's")
@@ -42,6 +44,19 @@ func (f *loadFlags) add(c *cobra.Command) {
 	}
 }
 
+// zeros refuses a 0 that was given: it is not the default that a 0 stands for.
+func (f *loadFlags) zeros() error {
+	for _, flag := range []struct {
+		name string
+		zero bool
+	}{{"input-len", f.input == 0}, {"output-len", f.output == 0}, {"num-prompts", f.prompts == 0}, {"request-rate", f.rate == 0}} {
+		if flag.zero && f.command.Flags().Changed(flag.name) {
+			return fmt.Errorf("--%s 0: a number above 0 expected; without the flag it is the workload's", flag.name)
+		}
+	}
+	return nil
+}
+
 // plan is the workload that the flags name.
 func (f *loadFlags) plan() (planfile.Workload, error) {
 	name := f.workload
@@ -50,6 +65,9 @@ func (f *loadFlags) plan() (planfile.Workload, error) {
 	}
 	load, err := forecast.Named(name)
 	if err != nil {
+		return load, err
+	}
+	if err := f.zeros(); err != nil {
 		return load, err
 	}
 	switch {

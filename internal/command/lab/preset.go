@@ -64,6 +64,9 @@ func runPreset(cmd *cobra.Command, name string, scenario predict.Scenario, place
 	if flags.users < 1 || flags.users > 1<<16 || flags.most < 0 || flags.most > 1<<16 {
 		return fmt.Errorf("--users %d, --max-users %d: 1 to %d expected", flags.users, flags.most, 1<<16)
 	}
+	if err := load.zeros(); err != nil {
+		return err
+	}
 	wish := size.Wish{Aim: size.Aim(flags.name), Model: scenario.Model, Machine: size.Machine{Machine: scenario.Machine, Calibration: scenario.Calibration},
 		Engine: scenario.Engine, Settings: scenario.Settings, Users: flags.users, MostUsers: flags.most, Input: load.input, Output: load.output,
 		Chat: !load.completions, Strict: scenario.Strict, Workers: runtime.GOMAXPROCS(0)}

@@ -160,19 +160,25 @@ func (f *sizeFlags) prices() (map[string]float64, error) {
 		if !ok || err != nil || !(price > 0 && price < 1e9) {
 			return nil, fmt.Errorf("--price %s: NAME=PRICE expected, as H200=3.5", part)
 		}
-		if !slices.Contains(f.machines, name) {
-			return nil, fmt.Errorf("--price %s: --machine does not name it", part)
+		full, err := fullName(name)
+		if err != nil {
+			return nil, fmt.Errorf("--price %s: %w", part, err)
 		}
-		if name != processors {
-			found, err := machine.Lookup(name)
-			if err != nil {
-				return nil, err
-			}
-			name = found.Name
+		if !slices.ContainsFunc(f.machines, func(named string) bool { other, err := fullName(named); return err == nil && other == full }) {
+			return nil, fmt.Errorf("--price %s: --machine %s does not name it; add it there, or leave the price out", part, strings.Join(f.machines, ","))
 		}
-		out[name] = price
+		out[full] = price
 	}
 	return out, nil
+}
+
+// fullName is a machine's name as tables print it, by any of its names.
+func fullName(name string) (string, error) {
+	if name == processors {
+		return name, nil
+	}
+	found, err := machine.Lookup(name)
+	return found.Name, err
 }
 
 // answerText is the table of offers, and what is none.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,12 +55,23 @@ func (f *targetFlags) add(c *cobra.Command) {
 func (f *targetFlags) fixed(c *cobra.Command) (settings predict.Settings, err error) {
 	for name, value := range f.settings {
 		if c.Flags().Changed(name) || (name == "tensor-parallel-size" && c.Flags().Changed("tp")) {
-			if err := forecast.Set(&settings, name, *value); err != nil {
+			if err := setting(&settings, name, *value); err != nil {
 				return settings, err
 			}
 		}
 	}
 	return settings, nil
+}
+
+// setting puts a flag into settings. A number of 0, which settings have for the engine's default, is
+// refused: no server runs with it.
+func setting(settings *predict.Settings, name, value string) error {
+	number, err := strconv.ParseFloat(value, 64)
+	isSwitch := strings.Contains(name, "async") || strings.Contains(name, "caching")
+	if err == nil && number == 0 && !isSwitch {
+		return fmt.Errorf("--%s %s: a number above 0 expected; without the flag the engine's default holds", strings.TrimLeft(name, "-"), value)
+	}
+	return forecast.Set(settings, name, value)
 }
 
 // profile is the engine that the flags name, for a machine.
