@@ -22,11 +22,10 @@ var (
 // checkEquivalents compares a figure with the same one in another unit: "0.5 s (500 ms)".
 func (c *checker) checkEquivalents(s *sentence) {
 	for i := 0; i+1 < len(s.quantities); i++ {
-		first, second := s.quantities[i], s.quantities[i+1]
+		first, second := perMinuteCount(s.text, s.quantities[i]), perMinuteCount(s.text, s.quantities[i+1])
 		between := s.text[first.end:second.start]
 		phrase := samePhrase.MatchString(between)
 		bracket := bracketOpens.MatchString(between) && bracketEnds.MatchString(s.text[second.end:])
-		second = perMinuteCount(s.text, second)
 		if (!phrase && !bracket) || !convertible(&first, &second) {
 			continue
 		}
@@ -65,6 +64,7 @@ func perMinuteCount(text string, q quantity) quantity {
 		scale = 1.0 / 86400
 	}
 	q.kind = map[kind]kind{requests: requestRate, tokens: tokenRate}[q.kind]
+	q.end += len(match[0])
 	q.number, q.unit, q.printed = times(q.number, scale), q.unit+match[0], q.printed+match[0]
 	return q
 }
