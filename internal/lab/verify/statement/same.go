@@ -207,7 +207,13 @@ func meanOf(listed []document.Number, printed document.Number) bool {
 }
 
 // An equation in words: "1,000 requests × 256 tokens = 256,000 tokens".
-var equation = regexp.MustCompile(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?(?:=|≈| is | are | makes? | gives? | equals? )(?:~|≈|about |only )? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%| ?[x×]| times|-)?`)
+var equation = regexp.MustCompile(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?(?:=| is | are | makes? | gives? | equals? )(?:~|≈|about |only )? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%| ?[x×]| times|-)?`)
+
+// The size of so many things each of which has a size that is said elsewhere.
+var (
+	bytesBehind = regexp.MustCompile(`^ ?(?:[KMGT]i?)?B\b`)
+	bytesWithin = regexp.MustCompile(`(?i)\d ?(?:[kmgt]i?)?b\b|bytes?\b`)
+)
 
 // operator is what goes on with a longer equation.
 var operator = regexp.MustCompile(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·÷=−] ?[A-Za-z$~≈]{1,12} ?$`)
@@ -215,8 +221,8 @@ var operator = regexp.MustCompile(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·�
 // checkEquations calculates what a sentence calculates.
 func (c *checker) checkEquations(s *sentence) {
 	for _, at := range equation.FindAllStringSubmatchIndex(s.text, 5) {
-		if operator.MatchString(s.text[:at[0]]) {
-			continue // a longer one
+		if operator.MatchString(s.text[:at[0]]) || (bytesBehind.MatchString(s.text[at[1]:]) && !bytesWithin.MatchString(s.text[at[0]:at[1]])) {
+			continue // a longer one, or one with a size that is not printed
 		}
 		match := make([]string, 8)
 		for i := range match {
