@@ -101,7 +101,7 @@ var (
 	suffix      = regexp.MustCompile(`^((?:[kKM]|[KMG]i))\b|^ ?(万|(?i:thousand|million|billion|mn|bn))\b|^ ?(万)|^ ?([kKM])(?: ?(?i:tok|tks?\b|t/s|tps|req))|^(m)(?: (?i:tok|req|prompts|queries))`)
 	multiples   = map[string]float64{"k": 1e3, "m": 1e6, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "万": 1e4, "thousand": 1e3, "million": 1e6, "mn": 1e6, "billion": 1e9, "bn": 1e9}
 	ofOne       = regexp.MustCompile(`^(?i: ?(?:/|per|pro|for each|each) ?(?:(user|request|req|stream|sequence|client|session)|(gpu|device|card|npu|chip|accelerator|h100|h200|a100|b200))s?\b| (?:on |for |from )?each (?:(user|client|stream|request)|(gpu|device|card))\b)`)
-	eachBefore  = regexp.MustCompile(`(?i)\b(?:(?:each|every|one|a single) (user|client|stream|request)|(?:each|every) (gpu|device|card)|(users|clients|streams|requests|sessions) each|(gpus|devices|cards) each)\b[^0-9]{0,24}$`)
+	eachBefore  = regexp.MustCompile(`(?i)\b(?:(?:each|every|one|a single) (user|client|stream|request)|(?:each|every) (gpu|device|card)|(users|clients|streams|requests|sessions) each|(gpus|devices|cards) each|each of (?:the |our |all )?[0-9]+ (?:(?:concurrent )?(users|clients|streams|requests|sessions)|(gpus|devices|cards)))\b[^0-9]{0,24}$`)
 	aboutWords  = regexp.MustCompile(`(?i)(?:[~≈]|\b(?:about|around|approximately|approx\.?|roughly|some|circa|ca\.|etwa|rund|ungefähr|order of)|约|大约)\s*(?:an? |the )?$`)
 	leastWords  = regexp.MustCompile(`(?i)(?:[>≥]|\b(?:more than|over|at least|above|exceed(?:s|ing)?|beyond|no less than|mehr als|über|mindestens|well over|better than)|超过)\s*(?:an? )?$`)
 	mostWords   = regexp.MustCompile(`(?i)(?:[<≤]|\b(?:up to|at most|less than|under|below|as much as|bis zu|höchstens|no more than|as high as|within)|最多|高达)\s*(?:an? )?$`)
@@ -211,7 +211,7 @@ func (q *quantity) read(text, before string) {
 		}
 	} else if match := eachBefore.FindStringSubmatch(before); match != nil && (q.kind == tokenRate || q.kind == requestRate) {
 		q.per = "device"
-		if match[1]+match[3] != "" {
+		if match[1]+match[3]+match[5] != "" {
 			q.per = "user"
 		}
 	}

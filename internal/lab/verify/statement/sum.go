@@ -141,7 +141,7 @@ func (c *checker) checkLists(paragraphs []paragraph) {
 
 var (
 	plusBetween  = regexp.MustCompile(`^ ?(?:\+|plus|und) (?:[a-z][A-Za-z -]{0,20} )?$|^ ?\+ ?$`)
-	equalBetween = regexp.MustCompile(`(?i)^ ?(?:=|is|are|makes?|gives?|equals?|for a total of|ergibt|sind) ?$`)
+	equalBetween = regexp.MustCompile(`(?i)^ ?(?:=|is|are|makes?|gives?|equals?|for a total of|ergibt|sind) ?$|^ [a-z][a-z -]{1,30} = ?$`)
 	goesOn       = regexp.MustCompile(`^\)? ?(?:[-+−*/×·÷^]|x [0-9])`)
 )
 
