@@ -157,7 +157,7 @@ var thirdParty = map[string][]string{
 	"codeberg.org/go-fonts":                {"bench/chart"},
 	"golang.org/x/image":                   {"bench/chart"},
 	"github.com/prometheus":                {"metrics"},
-	"go.yaml.in/yaml":                      {"config", "lab/planfile", "lab/simulate"},
+	"go.yaml.in/yaml":                      {"config", "lab/planfile"},
 	"github.com/spf13/cobra":               commands,
 	"github.com/spf13/pflag":               {"command", "command/bench", "command/run", "load"},
 	"charm.land/bubbletea/v2":              {"terminal"},

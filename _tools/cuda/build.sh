@@ -60,13 +60,18 @@ trap 'rm -rf "$out"' EXIT
 cd "$kernels"
 failed=0 compiled=0
 [ ${#names[@]} = 0 ] || for name in "${names[@]}"; do
-  grep -q "^$name " "$tools/sources.txt" || { echo "build.sh: $name is not in _tools/cuda/sources.txt" >&2; exit 2; }
+  grep -q "^$name\b" "$tools/sources.txt" || { echo "build.sh: _tools/cuda/sources.txt has no line for $name; it wants '$name 80', say" >&2; exit 2; }
 done
+while read -r name arch; do
+  [ -e "$name.cu" ] || { echo "build.sh: _tools/cuda/sources.txt names $name; there is no internal/cuda/kernels/$name.cu" >&2; exit 2; }
+  [ -n "$arch" ] && [ -n "${versions[$arch]:-}" ] || {
+    echo "build.sh: _tools/cuda/sources.txt: '$name $arch' has none of the architectures ${!versions[*]}" >&2; exit 2; }
+done < <(grep -v '^#' "$tools/sources.txt")
 printf '%-32s %-24s %9s %7s %6s\n' product kernel registers shared spills
 while read -r name arch; do
   product=$name.sm_$arch.ptx
   case " ${names[*]:-$name} " in *" $name "*) ;; *) continue ;; esac
-  version=${versions[$arch]:?sources.txt names an architecture that build.sh has no PTX version for}
+  version=${versions[$arch]}
   # shellcheck disable=SC2086 # flags are words
   "$new/bin/nvcc" $flags -isystem "$include" -arch="compute_$arch" -ptx -o "$out/raw.ptx" "$name.cu"
   # Comments name the compiler's build and empty lines only cost bytes; hints which bytes of a wide load are

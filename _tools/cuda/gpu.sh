@@ -96,7 +96,9 @@ cards() {
     "$programs/card" -device "$device" -bytes $bytes -json "$out/card-again.json" -modules "$out/modules-warm.csv" || return
   # The time of a module is in each row of its kernels.
   load() { awk -F, 'NR > 1 && !seen[$1 $2]++ { sum += $4 } END { printf "%.0f", sum }' "$1"; }
-  echo "modules $(load "$out/modules-cold.csv") ms cold, $(load "$out/modules-warm.csv") ms warm; $(grep -o '"name": "[^"]*"' "$out/card.json" | head -n 1 | cut -d '"' -f 4)" >"$out/cards.remark"
+  # figure NAME of a group: the second word of its line.
+  figure() { grep -A 4 "\"$1\": {" "$out/card.json" | grep -m 1 "per_s\"" | tr -dc '0-9.'; }
+  echo "read $(figure read_by_kernel | cut -d . -f 1) GB/s, mma $(figure mma_bf16 | cut -d . -f 1) TFLOP/s; modules $(load "$out/modules-cold.csv") ms cold, $(load "$out/modules-warm.csv") ms warm; $(grep -o '"name": "[^"]*"' "$out/card.json" | head -n 1 | cut -d '"' -f 4)" >"$out/cards.remark"
 }
 
 # tests: the suites of kernels, devices and runners, on this card. What counts accesses, and what
@@ -105,7 +107,7 @@ tests() { # NUMBER of the run
   export OSSIAN_CARD=${device%%:*} OSSIAN_DIGESTS=$out/digests-$1.txt
   test "$device" = "${device#*:}" || export CUDA_VISIBLE_DEVICES=${device#*:}
   rm -f "$OSSIAN_DIGESTS"
-  local only='^Test(AddNorm|Attend|Device|Embed|Expert|GLU|Hopper|Invariance|Linear|Narrow|Picks|Pools|Rotate|Route|Runner|Sample|SelectRows|Store)'
+  local only='^Test(AddNorm|Attend|Device|Embed|Expert|GLU|Hopper|Invariance|Linear|Measure|Narrow|Picks|Pools|Rotate|Route|Runner|Sample|SelectRows|Store)'
   test $small = 1 && only='^Test(GLU|Narrow|Rotate)$'
   cd "$programs" && ./cuda.test -test.v -test.timeout 10m -test.run "$only" -test.skip '(Counters|Faults|Plan|Refuses|Scratch|Traffic)$' || return
   echo "$(grep -c '^ *--- PASS' "$out/tests-$1.log") tests passed" >"$out/tests-$1.remark"
@@ -180,7 +182,8 @@ throughput() {
   grep -E '^Throughput' "$out/$name.log" >"$out/$name.remark"
 }
 
-# models: every preset at its points. What is made is removed again, so that the next one fits.
+# models: the first preset at all points, those that follow at some, as each point loads the model anew.
+# What is made is removed again, so that the next one fits.
 models() {
   local model point limit=45
   for model in ${MODELS:-$default_models}; do
@@ -191,6 +194,7 @@ models() {
       phase "throughput-$model-${many//:/-}" 90 "${BASH_SOURCE[0]}" part throughput "$model" ${many//:/ }
     fi
     rm -rf "${work:?}/$model"
+    points="1:1000:128 32:1000:128 1:2048:1"
   done
 }
 

@@ -83,9 +83,14 @@ func TestArguments(t *testing.T) {
 		fields := map[string]map[int]int{}
 		for _, kernel := range module.Entries {
 			args, known := argumentsOf(kernel)
-			if size, found := sizes[kernel]; !found || !known {
-				t.Errorf("%s: kernel %s (one struct as parameter: %v, in the table of args_test.go: %v)", module.Name, kernel, found, known)
-			} else {
+			switch size, found := sizes[kernel]; {
+			case strings.HasPrefix(kernel, "_Z"):
+				t.Errorf("%s: kernel %s has a name of C++: it wants extern \"C\"", module.Name, kernel)
+			case !found:
+				t.Errorf("%s: kernel %s has other parameters than one struct by value", module.Name, kernel)
+			case !known:
+				t.Errorf("%s: kernel %s wants a line in the table arguments of args_test.go", module.Name, kernel)
+			default:
 				kind := reflect.TypeOf(args)
 				if int(kind.Size()) != size {
 					t.Errorf("kernel %s takes %d bytes, %v has %d", kernel, size, kind, kind.Size())
@@ -107,8 +112,10 @@ func checkLoad(t *testing.T, load []string, fields map[int]int) {
 	count := max(1, number(load[1]))
 	width, offset := number(load[2])/8, number(load[4])
 	for i := range count {
-		if got, ok := fields[offset+i*width]; !ok || got != width {
-			t.Errorf("kernel %s loads %d bytes at %d, where Go has a field of %d (0: none)", load[3], width, offset+i*width, got)
+		if got, ok := fields[offset+i*width]; !ok {
+			t.Errorf("kernel %s loads %d bytes at %d of its struct, where no field of Go's begins", load[3], width, offset+i*width)
+		} else if got != width {
+			t.Errorf("kernel %s loads %d bytes at %d of its struct, where Go has a field of %d", load[3], width, offset+i*width, got)
 		}
 	}
 }

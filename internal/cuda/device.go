@@ -154,11 +154,13 @@ func (d *Device) Close() error {
 	if d.card == nil {
 		return nil
 	}
-	defer d.card.enter()()
-	if d.inStep != nil { // a step was begun and given up
+	// A step was begun and given up. This comes before enter: what Begin has locked counts for the
+	// goroutine that unlocks, which may be another one and would lose the thread it is about to need.
+	if d.inStep != nil {
 		d.inStep()
 		d.inStep = nil
 	}
+	defer d.card.enter()()
 	err := d.free()
 	closed := d.card.close()
 	d.card = nil

@@ -167,6 +167,71 @@ func TestThreads(t *testing.T) {
 	}
 }
 
+// A device that read results before its step was waited for would hand out what no step can sample: the
+// emulator runs a step when somebody waits for it, and poisons where results will be until then, also
+// where those of an earlier step were. Planted here is that Wait waits for the event of the step before.
+func TestResultsBeforeWait(t *testing.T) {
+	const steps = 7 // each flight of the ring is used again
+	s, params := modeltest.Tiny("qwen3", small()["qwen3"])
+	lim := smallLimits(s, 1)
+	run := func(planted bool) (results []sample.Logprob) {
+		machine := emu.New(emu.Card{Unchecked: true})
+		drv := *machine.Driver()
+		sync, late, previous := drv.EventSync, false, driver.Event(0)
+		drv.EventSync = func(event driver.Event) error {
+			if !late {
+				return sync(event)
+			}
+			event, previous = previous, event
+			if event == 0 {
+				return nil
+			}
+			return sync(event)
+		}
+		device, err := New(s, lim, Config{Driver: &drv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder, err := model.NewDecoder(s, params, device, lim, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for start := range steps {
+			batch := &runner.Batch{Tokens: []int32{int32(5 * start)}, Rows: []runner.Row{{Start: start, Len: 1, Sample: true,
+				Params: &sample.Params{Logprobs: true}, Tables: [][]runner.BlockID{{3}}}}}
+			if err := decoder.Launch(batch); err != nil {
+				t.Fatal(err)
+			}
+			late = planted // not while weights were loaded
+			result, err := decoder.Collect()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id := result.Tokens[0][0]; id != result.Logprobs[0][0].ID && !planted {
+				t.Errorf("step %d: id %d, its log probability is that of %d", start, id, result.Logprobs[0][0].ID)
+			}
+			results = append(results, sample.Logprob{ID: result.Tokens[0][0], Logprob: result.Logprobs[0][0].Logprob})
+		}
+		if err := decoder.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := machine.Close(); err != nil {
+			t.Error(err)
+		}
+		return results
+	}
+	for step, got := range run(false) {
+		if got.ID < 0 || int(got.ID) >= s.Vocab || !(got.Logprob <= 0) {
+			t.Errorf("step %d: %+v", step, got)
+		}
+	}
+	for step, got := range run(true) {
+		if got.ID >= 0 && int(got.ID) < s.Vocab {
+			t.Errorf("step %d was not waited for and has the id %d, which looks like one of the %d", step, got.ID, s.Vocab)
+		}
+	}
+}
+
 // After Preload no step has the driver compile anything, whatever is in it.
 func TestPreload(t *testing.T) {
 	for _, family := range modeltest.Families() {

@@ -14,6 +14,9 @@ var errBudgetEnded = errors.New(ReasonBudget)
 // reasonUntried is why nothing is known of a setting whose turn did not come.
 const reasonUntried = "the budget's time was spent before it was tried"
 
+// reasonCut is why nothing is known of a setting whose first run the budget ended.
+const reasonCut = "the budget's time was spent during its first run"
+
 // left is what the budget's time has room for; false: there is no such budget.
 func (c *campaign) left() (time.Duration, bool) {
 	return max(0, c.budget.Time-c.spent), c.budget.Time > 0

@@ -43,6 +43,11 @@ func TestBudgetCutsTrial(t *testing.T) {
 		t.Errorf("%.3f s of trials and starts, the last one %+v", seconds, last)
 	}
 	s.wants(map[string]string{"smoke/null: null=true": ledger.Works, "smoke/hangs: hangs=true": ledger.NotDecided, "smoke/gain: gain=true": ledger.NotDecided})
+	for subject, want := range map[string]string{"hangs: hangs=true": "spent during its first run", "gain: gain=true": "spent before it was tried"} {
+		if reason := s.decisions()["smoke/"+subject].Reason; !strings.Contains(reason, want) {
+			t.Errorf("%s: %s, want %s", subject, reason, want)
+		}
+	}
 	if s.result.End.State != "budget" || s.result.End.Exit != 1 || s.winner() != "" {
 		t.Errorf("%+v", s.result.End)
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	Changed   bool              // go on although the plan is not the one that Dir was begun with
 	Limit     int               // of candidates; 0: DefaultMaxCandidates
 	Simulated bool              // every figure comes from a clock
+	Flags     []string          // of the command beside the plan, for whoever repeats it
 	Version   string            // of this program
 	Now       func() time.Time
 	Say       func(text string) // a line about what is going on; nil: nobody listens
@@ -197,7 +198,7 @@ const busyLoad = 0.25
 func (c *campaign) describe() *ledger.Campaign {
 	plan := c.plan
 	out := &ledger.Campaign{Name: plan.Name, Models: plan.Models, Plan: digest(string(c.PlanText)), Seed: plan.Seed,
-		Simulated: c.Simulated, Version: c.Version, Compared: c.Compared, Rules: method(),
+		Simulated: c.Simulated, Flags: c.Flags, Version: c.Version, Compared: c.Compared, Rules: method(),
 		Objective: ledger.Objective{Metric: plan.Objective.Metric, Maximize: plan.Objective.Maximize, Workload: plan.Objective.On, Per: plan.Objective.Per, SLA: plan.Objective.SLA}}
 	for _, engine := range plan.Engines {
 		out.Engines = append(out.Engines, engine.Name)

@@ -153,7 +153,7 @@ func TestPlantedEffects(t *testing.T) {
 		t.Error("an option without effect was kept")
 	}
 	text, err := os.ReadFile(filepath.Join(s.dir, lab.WinnerFile))
-	if err != nil || !strings.Contains(string(text), "\ngain: true\n") || !strings.Contains(string(text), "# Measured: +") {
+	if err != nil || !strings.Contains(string(text), "\ngain: true\n") || !strings.Contains(string(text), "# Simulated: total_token_throughput +") {
 		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -23,7 +23,8 @@ const (
 // ruleDesign says how effects of a design are judged.
 const ruleDesign = "two-level design of resolution V or more, every point once in each block; least squares on logarithms with a level for each block, a gain for each option and each pair; intervals of all pairs hold at once with 95 %"
 
-// factors are the best alternative of each option that can be measured, kept ones first of all.
+// factors are the best alternative of each option that can be measured, kept ones first of all. What
+// breaks a bound that the baseline keeps is no part of a setting to recommend.
 func (c *chapter) factors(singles []raced) []int {
 	best := map[int]raced{}
 	for _, single := range singles {
@@ -32,6 +33,9 @@ func (c *chapter) factors(singles []raced) []int {
 		better := single.standing.Gain > other.standing.Gain
 		if (single.verdict == ledger.Kept) != (other.verdict == ledger.Kept) {
 			better = single.verdict == ledger.Kept
+		}
+		if c.barred(single) {
+			continue
 		}
 		if single.standing.Blocks >= fewestBlocks && single.standing.Failures == 0 && (!have || better) {
 			best[option] = single
@@ -48,6 +52,12 @@ func (c *chapter) factors(singles []raced) []int {
 			return other < at && !allowed(c.engine, c.options, []*alternative{&c.all[other], &c.all[at]})
 		})
 	})
+}
+
+// barred reports whether an alternative breaks a bound of the plan that the baseline does not break for
+// certain. Where the baseline does, two that break it may keep it together.
+func (c *chapter) barred(single raced) bool {
+	return single.service == ledger.NotMet && c.service.verdict != ledger.NotMet
 }
 
 // design measures a two-level design of options and says what it tells. It returns the alternatives of
@@ -283,7 +293,8 @@ func (c *chapter) neighbours(ctx context.Context, centre, factors []int) ([][]in
 	}
 	var out [][]int
 	for _, entrant := range round.entrants {
-		decision := c.decisionOf(ledger.StageInteraction, round, result, entrant)
+		found := c.serves(result.blocks, entrant.name)
+		decision := found.heldTo(c.decisionOf(ledger.StageInteraction, round, result, entrant))
 		if err := c.book.decide(decision); err != nil {
 			return nil, err
 		}

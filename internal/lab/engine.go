@@ -100,10 +100,16 @@ func rateOf(trial ledger.Trial) float64 {
 }
 
 // floor is the rate below which a run need not go on. Where a time is to be small a slow rate is no
-// fault: fewer requests at once are faster each.
+// fault: fewer requests at once are faster each. Neither is it where a time is bounded: what is fastest may
+// break the bound.
 func (c *chapter) floor(best float64) float64 {
 	if !c.plan.Objective.Maximize {
 		return 0
+	}
+	for metric := range c.plan.Objective.SLA {
+		if planfile.IsTime(metric) {
+			return 0
+		}
 	}
 	return best / slowFactor
 }
@@ -113,6 +119,9 @@ func (c *chapter) failing(trial ledger.Trial, best float64) string {
 	rate := rateOf(trial)
 	switch {
 	case trial.State == ledger.StateCut && trial.Reason == ReasonBudget:
+		if trial.Seconds > 0 {
+			return reasonCut
+		}
 		return reasonUntried
 	case trial.State == ledger.StateFailed || trial.State == ledger.StateInvalid || trial.State == ledger.StateCut:
 		return trial.State + ": " + trial.Reason
@@ -144,16 +153,27 @@ func (c *chapter) raceEngines(ctx context.Context, engines []planfile.Engine) (p
 	if err != nil {
 		return planfile.Engine{}, err
 	}
-	at, best := 0, 0.0
+	// Keeping the bounds of the plan comes before being fast. Where intervals do not decide, the middle
+	// does: some engine has to be taken.
+	breaks := func(name string) bool { found := c.serves(result.blocks, name); return found.verdict == ledger.NotMet }
+	at, best, broken := 0, 0.0, breaks(baseline)
 	for i := range round.entrants {
-		// Where intervals do not decide, the middle does: some engine has to be taken.
 		standing := result.standing(round.entrants[i].name)
-		if standing.Blocks > 0 && standing.Gain > best && standing.Verdict != race.Rejected {
-			at, best = i+1, standing.Gain
+		able := standing.Blocks > 0 && (standing.Verdict != race.Rejected || broken)
+		if breaking := breaks(standing.Name); able && !(breaking && !broken) && (standing.Gain > best || (broken && !breaking)) {
+			at, best, broken = i+1, standing.Gain, breaking
 		}
 	}
 	for i, engine := range engines {
-		if err := c.book.decide(c.engineDecision(round, result, i, at, engine)); err != nil {
+		decision := c.engineDecision(round, result, i, at, engine)
+		name := baseline
+		if i > 0 {
+			name = round.entrants[i-1].name
+		}
+		if found := c.serves(result.blocks, name); i != at && found.verdict == ledger.NotMet {
+			decision.Verdict, decision.Reason = ledger.Rejected, found.text()
+		}
+		if err := c.book.decide(decision); err != nil {
 			return planfile.Engine{}, err
 		}
 	}

@@ -111,7 +111,7 @@ func (c *chapter) compete(ctx context.Context, round heat) (tally, error) {
 				return tally{}, err
 			}
 		}
-		if err := contest.Add(c.values(outcomes)); err != nil {
+		if err := contest.AddHeld(c.values(outcomes), c.holds(round, out.blocks)); err != nil {
 			return tally{}, err
 		}
 	}

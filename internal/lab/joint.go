@@ -65,7 +65,7 @@ func (c *chapter) interact(ctx context.Context, singles []raced, predicted [][]i
 	}
 	usable := map[int]bool{}
 	for _, single := range singles {
-		usable[single.at] = true
+		usable[single.at] = !c.barred(single)
 	}
 	for _, parts := range predicted {
 		if !slices.ContainsFunc(parts, func(at int) bool { return !usable[at] }) {
@@ -246,6 +246,7 @@ func (c *chapter) bestSingle(singles []raced) choice {
 			best.effect, best.measured = *effect, true
 		}
 		best.reason, best.blocks = "the largest gain of those that are kept: "+standing.Reason, standing.Blocks
+		best.trials, best.rule = single.trials, single.rule
 		if c.service.verdict == ledger.NotMet {
 			best.decided, best.reason = true, "the best of those that keep the bounds of the plan; the defaults do not: "+c.service.text()
 		}

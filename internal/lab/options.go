@@ -16,6 +16,8 @@ type raced struct {
 	standing race.Standing
 	verdict  string
 	service  string // what is known of the bounds of the plan: ledger.Met and its like; empty: it has none
+	trials   []string
+	rule     string
 }
 
 // race compares each survivor alone with the baseline (lab.md 4, item 4).
@@ -47,7 +49,7 @@ func (c *chapter) race(ctx context.Context, survivors []int) ([]raced, error) {
 			return nil, err
 		}
 		c.Say(describeDecision(&decision))
-		out = append(out, raced{at, result.standing(round.entrants[i].name), decision.Verdict, found.verdict})
+		out = append(out, raced{at, result.standing(round.entrants[i].name), decision.Verdict, found.verdict, decision.Trials, decision.Rule})
 	}
 	c.service = c.serves(result.blocks, baseline)
 	if err := c.decideService(&round, &result, baseline, c.base, c.service); err != nil {
@@ -97,8 +99,8 @@ func designPoints(options int) int {
 // describeDecision is a decision in a line for the terminal.
 func describeDecision(decision *ledger.Decision) string {
 	out := fmt.Sprintf("%s: %s", decision.Subject, decision.Verdict)
-	if effect := decision.Effect; effect != nil {
-		out += fmt.Sprintf(" (%s %s)", decision.Metric, describeEffect(effect))
+	if decision.Effect != nil {
+		out += " (" + describeEffect(decision.Metric, decision.Effect) + ")"
 	}
 	if decision.Reason != "" {
 		out += ": " + decision.Reason
@@ -106,8 +108,12 @@ func describeDecision(decision *ledger.Decision) string {
 	return out
 }
 
-func describeEffect(effect *ledger.Interval) string {
-	return fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*effect.Value, 100*effect.Low, 100*effect.High)
+// describeEffect is a gain with its sign as tables have it: above 0 where it is for the better.
+func describeEffect(metric string, effect *ledger.Interval) string {
+	if ledger.IsTime(metric) {
+		effect, metric = ledger.Gained(metric, effect), "less "+metric
+	}
+	return fmt.Sprintf("%s %+.1f %% [%+.1f, %+.1f]", metric, 100*effect.Value, 100*effect.Low, 100*effect.High)
 }
 
 // tokensOf are the tokens that a trial read and wrote.

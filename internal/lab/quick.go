@@ -106,7 +106,7 @@ func Estimate(plan *planfile.Plan, each time.Duration) string {
 		fewest = max(fewest, (1+fewestBlocks)*(count+1))
 	}
 	for _, workload := range plan.Workloads {
-		fmt.Fprintf(&out, "workload %s: %d requests of %d + %d tokens (%s)\n", workload.Name, workload.NumPrompts, workload.InputLen, workload.OutputLen, workload.Dataset)
+		fmt.Fprintf(&out, "workload %s: %d requests of %d + %d tokens (%s, %s)\n", workload.Name, workload.NumPrompts, workload.InputLen, workload.OutputLen, workload.Dataset, workload.Endpoint)
 	}
 	fewest += 2 * fewestBlocks * (len(plan.Workloads) - 1)
 	fmt.Fprintf(&out, "at least %d trials for each model", fewest)

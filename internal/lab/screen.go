@@ -3,9 +3,11 @@ package lab
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"ossian/internal/lab/ledger"
+	"ossian/internal/lab/planfile"
 )
 
 // jointTries is how many combinations that a prediction ranks first are measured although nobody has
@@ -14,13 +16,14 @@ const jointTries = 2
 
 const (
 	ruleFit    = "the memory plan: a setting that cannot fit is not measured"
-	ruleScreen = "dropped only if the whole 95 % interval of every combination with it lies below the best combination's"
+	ruleScreen = "dropped only if the whole 95 % interval of every combination with it lies below that of the best combination that is predicted to keep the bounds of the plan"
 )
 
 // A forecast is a combination with its predicted objective, larger being better.
 type forecast struct {
 	parts            []int // indices of alternatives
 	value, low, high float64
+	serves           string // what it is predicted to do to the bounds of the plan: ledger.Met and its like
 }
 
 // screen drops alternatives that a prediction rules out, and returns the others with the combinations
@@ -57,7 +60,7 @@ func (c *chapter) screen() (survivors []int, joint [][]int, err error) {
 			at = append(at, index[part])
 		}
 		prediction := c.Predictor.Predict(c.engine, combine(c.engine.Name, parts...), c.model, c.mainly)
-		interval, predicted := prediction.Metrics[c.plan.Objective.Metric]
+		_, predicted := prediction.Metrics[c.plan.Objective.Metric]
 		switch {
 		case prediction.Misfit != "" && len(at) == 1:
 			misfits[at[0]] = prediction.Misfit
@@ -65,7 +68,7 @@ func (c *chapter) screen() (survivors []int, joint [][]int, err error) {
 		case !predicted:
 			known = false
 		default:
-			forecasts = append(forecasts, c.forecast(at, interval))
+			forecasts = append(forecasts, c.forecast(at, prediction))
 		}
 	})
 	if err := c.decideMisfits(misfits); err != nil {
@@ -77,12 +80,38 @@ func (c *chapter) screen() (survivors []int, joint [][]int, err error) {
 	return c.prune(forecasts, misfits)
 }
 
-// forecast turns an interval so that more is better.
-func (c *chapter) forecast(parts []int, interval ledger.Interval) forecast {
+// forecast turns a predicted objective so that more is better, and holds what else is predicted to the
+// bounds of the plan.
+func (c *chapter) forecast(parts []int, prediction Prediction) forecast {
+	interval, serves := prediction.Metrics[c.plan.Objective.Metric], c.servesAsPredicted(prediction)
 	if c.plan.Objective.Maximize {
-		return forecast{parts, interval.Value, interval.Low, interval.High}
+		return forecast{parts, interval.Value, interval.Low, interval.High, serves}
 	}
-	return forecast{parts, -interval.Value, -interval.High, -interval.Low}
+	return forecast{parts, -interval.Value, -interval.High, -interval.Low, serves}
+}
+
+// servesAsPredicted says of the bounds of the plan what a prediction does: met if all of its interval
+// keeps all of them, not met if none of it keeps one.
+func (c *chapter) servesAsPredicted(prediction Prediction) string {
+	worst := ledger.Met
+	for metric, limit := range c.plan.Objective.SLA {
+		interval, known := prediction.Metrics[metric]
+		verdict := ledger.NotCertain
+		low, high := interval.Low-limit, interval.High-limit
+		if !planfile.IsTime(metric) {
+			low, high = -high, -low
+		}
+		switch {
+		case known && high <= 0:
+			verdict = ledger.Met
+		case known && low > 0:
+			verdict = ledger.NotMet
+		}
+		if severity[verdict] > severity[worst] {
+			worst = verdict
+		}
+	}
+	return worst
 }
 
 // decideMisfits writes down what cannot fit.
@@ -100,10 +129,17 @@ func (c *chapter) decideMisfits(misfits map[int]string) error {
 	return nil
 }
 
-// prune keeps alternatives that are part of a combination that may be the best one.
+// prune keeps alternatives that are part of a combination that may be the best one. Only combinations
+// that are predicted to keep the bounds of the plan drop others: what is faster and breaks them is not
+// recommended.
 func (c *chapter) prune(forecasts []forecast, misfits map[int]string) (survivors []int, joint [][]int, err error) {
 	slices.SortStableFunc(forecasts, func(a, b forecast) int { return cmp.Compare(b.value, a.value) })
-	best := slices.MaxFunc(forecasts, func(a, b forecast) int { return cmp.Compare(a.low, b.low) })
+	best := forecast{low: math.Inf(-1)}
+	for _, candidate := range forecasts {
+		if candidate.serves == ledger.Met && candidate.low > best.low {
+			best = candidate
+		}
+	}
 	within := map[int]bool{}
 	for _, candidate := range forecasts {
 		if candidate.high < best.low {
@@ -112,7 +148,7 @@ func (c *chapter) prune(forecasts []forecast, misfits map[int]string) (survivors
 		for _, part := range candidate.parts {
 			within[part] = true
 		}
-		if len(candidate.parts) > 1 && len(joint) < jointTries {
+		if len(candidate.parts) > 1 && len(joint) < jointTries && candidate.serves != ledger.NotMet {
 			joint = append(joint, candidate.parts)
 		}
 	}
@@ -140,7 +176,11 @@ func (c *chapter) decideDropped(at int, forecasts []forecast, best forecast) err
 		}
 	}
 	setting := combine(c.engine.Name, &c.all[at])
-	reason := fmt.Sprintf("predicted: at most %.4g %s with it, at least %.4g without", abs(highest.high), c.plan.Objective.Metric, abs(best.low))
+	reach, bar := "at most", "at least"
+	if !c.plan.Objective.Maximize { // forecasts are turned, their words are not
+		reach, bar = bar, reach
+	}
+	reason := fmt.Sprintf("predicted: %s %s %s with it, %s %s without", reach, printFigure(abs(highest.high)), c.plan.Objective.Metric, bar, printFigure(abs(best.low)))
 	return c.book.decide(ledger.Decision{Stage: ledger.StageScreen, Model: c.model, Subject: c.all[at].subject(c.options), Setting: &setting, Workload: c.mainly.Name,
 		Metric: c.plan.Objective.Metric, Verdict: ledger.Dropped, Rule: ruleScreen, Reason: reason})
 }

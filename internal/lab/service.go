@@ -42,6 +42,24 @@ func (c *chapter) serves(blocks []map[string]outcome, name string) service {
 	return out
 }
 
+// holds are what the bounds of the plan say of the entrants of a heat after some blocks: who breaks one
+// cannot win, and who may break one ends nobody else's race.
+func (c *chapter) holds(round heat, blocks []map[string]outcome) map[string]race.Hold {
+	if round.workload.Name != c.mainly.Name {
+		return nil // bounds are those of the objective's workload
+	}
+	out := map[string]race.Hold{}
+	for _, entrant := range round.entrants {
+		switch c.serves(blocks, entrant.name).verdict {
+		case ledger.NotCertain:
+			out[entrant.name] = race.Unsure
+		case ledger.NotMet:
+			out[entrant.name] = race.Barred
+		}
+	}
+	return out
+}
+
 // severity orders findings on bounds: the worst one of a setting's is its own.
 var severity = map[string]int{ledger.Met: 0, ledger.NotCertain: 1, ledger.NotMet: 2}
 
@@ -89,11 +107,11 @@ func describeBound(bound *ledger.Bound) string {
 	words := map[string]string{ledger.Met: "keeps", ledger.NotMet: "breaks", ledger.NotCertain: "may break"}
 	switch {
 	case bound.Measured == nil:
-		return fmt.Sprintf("%s was not measured, the bound of the plan is %.4g", bound.Metric, bound.Limit)
+		return fmt.Sprintf("%s was not measured, the bound of the plan is %s", bound.Metric, printFigure(bound.Limit))
 	case bound.Runs < 2:
-		return fmt.Sprintf("%s is %.4g in one run, which %s the bound of the plan, %.4g", bound.Metric, bound.Measured.Value, words[bound.Verdict], bound.Limit)
+		return fmt.Sprintf("%s is %s in one run, which %s the bound of the plan, %s", bound.Metric, printFigure(bound.Measured.Value), words[bound.Verdict], printFigure(bound.Limit))
 	}
-	return fmt.Sprintf("%s is %.4g [%.4g, %.4g], which %s the bound of the plan, %.4g", bound.Metric, bound.Measured.Value, bound.Measured.Low, bound.Measured.High, words[bound.Verdict], bound.Limit)
+	return fmt.Sprintf("%s is %s [%s, %s], which %s the bound of the plan, %s", bound.Metric, printFigure(bound.Measured.Value), printFigure(bound.Measured.Low), printFigure(bound.Measured.High), words[bound.Verdict], printFigure(bound.Limit))
 }
 
 // decideService writes down whether a setting keeps the bounds, with the trials that say so.

@@ -334,7 +334,7 @@ func lasting(reason string) bool {
 
 // printFigure writes a measured value in about four digits, and never with an exponent.
 func printFigure(value float64) string {
-	if value >= 1000 {
+	if value >= 1000 || value <= -1000 {
 		return strconv.FormatFloat(value, 'f', 0, 64)
 	}
 	return fmt.Sprintf("%.4g", value)

@@ -50,14 +50,18 @@ func (c *chapter) winnerText(best choice) string {
 	comment("What campaign %s recommends for %s with %s.", c.plan.Name, c.model, c.engine.Name)
 	comment("Objective: %s on %s.", c.plan.Objective.Metric, c.mainly.Name)
 	if best.measured {
-		comment("Measured: %s against the defaults, %d blocks.", describeEffect(&best.effect), best.blocks)
+		word := "Measured"
+		if c.Simulated {
+			word = "Simulated"
+		}
+		comment("%s: %s against the defaults, %d blocks.", word, describeEffect(c.plan.Objective.Metric, &best.effect), best.blocks)
 	}
 	comment("Why: %s.", best.reason)
 	if len(best.trials) > 0 {
 		comment("Trials: %s.", strings.Join(best.trials, " "))
 	}
 	if c.Simulated {
-		comment("SIMULATED: no figure was measured.")
+		comment("SIMULATED%s: no figure was measured.", strings.Replace(strings.TrimPrefix(c.machine.CPU, "simulated"), " ", " on ", 1))
 	}
 	flags := map[string]string{}
 	maps.Copy(flags, c.engine.Flags)

@@ -37,6 +37,13 @@ const (
 // local memory, and what other programs on the machine take for their windows meanwhile.
 const keptFree = 1 << 30
 
+// The emulator keeps a byte beside every byte of a card, which says whether somebody wrote it, and
+// both lie in the machine's memory.
+const (
+	emulatedFactor = 2
+	emulatedMost   = 4 << 30 // bytes of a model: a larger one is of no use on an emulator
+)
+
 // cardTokens is how many prompt tokens a step of a card has at most: with 32 experts of which 4 are
 // chosen, each sees 256 of them, two tiles of its product.
 const cardTokens = 2048
@@ -104,8 +111,10 @@ func (o *Options) onCard(cfg *cuda.Config) error {
 		cfg.KV = tensor.BF16
 	case "fp8", "fp8_e4m3":
 		cfg.KV = tensor.F8_E4M3
+	case "f32", "float32":
+		return fmt.Errorf("--kv-cache-dtype %s: a card keeps keys and values as bf16 or fp8 (E4M3); --device cpu has f32 as well", o.KV)
 	default:
-		return fmt.Errorf("--kv-cache-dtype %q: a card keeps bf16 or fp8; --device cpu has f32 as well", o.KV)
+		return fmt.Errorf("--kv-cache-dtype %q: a card keeps keys and values as auto (bf16), bf16 or fp8 (E4M3)", o.KV)
 	}
 	if o.Exact {
 		return errors.New("--exact is of processors: a card computes in bf16; leave it out, or take --device cpu")
@@ -152,13 +161,26 @@ func (o *Options) automatic(checkpoint *ckpt.Model) (chosen *gpu, why string) {
 // one was asked for; 0 = none was.
 func (g *gpu) memory(share float64) int64 {
 	free := g.card.Free
+	if g.emulated {
+		free = emulatedMemory(free, plan.Available())
+	}
 	switch {
 	case share > 0:
 		return int64(share * float64(free))
-	case g.emulated: // the memory of the machine, for which the emulator has no limit
-		return min(free, plan.Available())
+	case g.emulated:
+		return free
 	}
 	return free - keptFree
+}
+
+// emulatedMemory returns the bytes of an emulated card that a model may take, where the card has
+// free bytes and the machine available ones; 0 = unknown.
+func emulatedMemory(free, available int64) int64 {
+	free = min(free, emulatedMost)
+	if available <= 0 {
+		return free
+	}
+	return min(free, int64(usualShare*float64(available))/emulatedFactor)
 }
 
 // cost returns what the device takes of the card. What the process takes around it is not of the

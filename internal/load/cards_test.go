@@ -2,15 +2,21 @@ package load
 
 import (
 	"context"
+	"errors"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"ossian/internal/chat"
 	"ossian/internal/ckpt"
 	"ossian/internal/cuda/driver"
 	"ossian/internal/cuda/driver/libcuda"
 	"ossian/internal/cuda/emu"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
+	"ossian/internal/soak"
 	"ossian/internal/tensor"
 )
 
@@ -74,6 +80,7 @@ func TestDeviceNames(t *testing.T) {
 		{"two cards", Options{Device: "cuda:0,1"}, true, nil, "", "the number of one card"},
 		{"a card, types lacking", Options{Device: "cuda"}, true, lacking, "", "Q5_K"},
 		{"a card, float32 cache", Options{Device: "cuda", KV: "f32"}, true, nil, "", "--device cpu has f32"},
+		{"a card, another 8-bit cache", Options{Device: "cuda", KV: "fp8_e5m2"}, true, nil, "", `"fp8_e5m2": a card keeps keys and values as auto (bf16), bf16 or fp8 (E4M3)`},
 		{"a card, exact", Options{Device: "cuda", Exact: true}, true, nil, "", "--exact"},
 		{"a card, 8-bit weights", Options{Device: "cuda", Weights: "q8"}, true, nil, "", "--cpu-weights"},
 		{"a card, 8-bit activations", Options{Device: "cuda", Activations: 8}, true, nil, "", "--activation-bits"},
@@ -108,6 +115,9 @@ func TestDeviceNames(t *testing.T) {
 			if got != test.device {
 				t.Errorf("device %q, want %q: %s", got, test.device, notes)
 			}
+			if strings.Contains(notes, "f32") && test.options.KV != "f32" {
+				t.Errorf("told %q, which names what was not asked for", notes)
+			}
 			if !strings.Contains(notes, test.told) || (test.told == "" && notes != "") {
 				t.Errorf("told %q, want %q", notes, test.told)
 			}
@@ -117,6 +127,51 @@ func TestDeviceNames(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a model may take of an emulated card is there in the machine, with what the emulator keeps
+// beside it.
+func TestEmulatedMemory(t *testing.T) {
+	for _, c := range []struct{ free, available, want int64 }{
+		{16 << 30, 1000, 450},
+		{16 << 30, 2 << 30, 966367641},
+		{16 << 30, 1 << 40, 4 << 30},
+		{16 << 30, 0, 4 << 30}, // unknown
+		{1 << 20, 1 << 40, 1 << 20},
+	} {
+		if got := emulatedMemory(c.free, c.available); got != c.want {
+			t.Errorf("%d free, %d available: %d, want %d", c.free, c.available, got, c.want)
+		}
+	}
+	opened, err := (&Options{Device: emulated}).openEmulated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if half := opened.memory(0.5); half <= 0 || half > emulatedMost/2 {
+		t.Errorf("half of the emulated memory is %d bytes", half)
+	}
+	// What the emulator takes of the machine for a byte of the card.
+	const bytes = 64 << 20
+	var before, after runtime.MemStats
+	drv, ordinal := opened.cfg.Driver, 0
+	runtime.LockOSThread() // a context is current for a thread
+	defer runtime.UnlockOSThread()
+	device, err := drv.DeviceGet(ordinal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	context, err := drv.ContextRetain(device)
+	if err := errors.Join(err, drv.SetCurrent(context)); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&before)
+	if _, err := drv.MemAlloc(bytes); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := float64(after.TotalAlloc-before.TotalAlloc) / bytes; took < 0.99*emulatedFactor || took > 1.01*emulatedFactor {
+		t.Errorf("%.2f bytes for a byte of the card, planned with %d", took, emulatedFactor)
 	}
 }
 
@@ -150,25 +205,38 @@ func greedy(t *testing.T, options Options, prompt []int32, count int) (ids []int
 	return ids, logprobs
 }
 
-// The built-in model says on an emulated card, token by token, what it says with the processors'
-// float32 activations.
+// The built-in model answers a question in its chat template on an emulated card, id by id, as with the
+// processors' float32 activations: the first ids with every change, the whole answer for a release.
 func TestEmulatedAnswer(t *testing.T) {
 	checkpoint := builtIn(t)
-	if err := checkpoint.Finish(); err != nil {
+	format, err := ChatFormat(checkpoint, "")
+	if err != nil {
 		t.Fatal(err)
 	}
-	prompt := checkpoint.Tokenizer.Encode(nil, "12+30")
-	common := Options{KV: "auto", MaxLen: 64, MaxTokens: 32}
-	exact, card := common, common
-	exact.Device, exact.Exact, exact.KV = "cpu", true, "f32"
-	card.Device = "emu"
-	const count = 4
-	want, wanted := greedy(t, exact, prompt, count)
-	got, found := greedy(t, card, prompt, count)
-	for i := range want {
-		if got[i] != want[i] {
-			t.Fatalf("token %d: %d (%v), exact %d (%v)", i, got[i], found[i], want[i], wanted[i])
-		}
-		t.Logf("token %d: id %d, log probability %.4f, exact %.4f, next best %.4f", i, got[i], found[i][0].Logprob, wanted[i][0].Logprob, wanted[i][2].Logprob)
+	asked := checkpoint.Tokenizer.Prompt()
+	conversation := &chat.Conversation{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Turns: []chat.Turn{{Role: chat.User, Parts: []string{"12+30"}}}}
+	if err := format.Render(asked, conversation); err != nil {
+		t.Fatal(err)
 	}
+	common := Options{KV: "auto", MaxLen: 256, MaxTokens: 128}
+	exact, card := common, common
+	exact.Device, exact.Exact = "cpu", true
+	card.Device = emulated
+	whole, _ := greedy(t, exact, asked.IDs(), 128)
+	end := slices.IndexFunc(whole, func(id int32) bool { return slices.Contains(format.Stops(), id) })
+	if end < 0 {
+		t.Fatalf("no end in %q", checkpoint.Tokenizer.Decode(whole))
+	}
+	want := whole[:end+1]
+	if text := checkpoint.Tokenizer.Decode(want); !strings.Contains(text, "42") {
+		t.Errorf("the answer is %q, without 42", text)
+	}
+	count := soak.Cases(t, 4, len(want))
+	got, logprobs := greedy(t, card, asked.IDs(), count)
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("id %d of %d: %d (%v), exact %d", i, len(want), got[i], logprobs[i], want[i])
+		}
+	}
+	t.Logf("%d of %d ids are equal, after %d of the prompt", count, len(want), len(asked.IDs()))
 }

@@ -44,21 +44,18 @@ func (o *Options) device(checkpoint *ckpt.Model, note func(string)) (Device, err
 			return Device{}, err
 		}
 		opened, err := o.openCard(ordinal)
-		if err == nil {
-			err = cuda.Supports(checkpoint.Spec, checkpoint.Params)
-		}
 		if err != nil {
 			return Device{}, fmt.Errorf("--device %s: %w", name, err)
 		}
-		return Device{gpu: opened}, nil
+		return opened.supporting(name, checkpoint)
 	}
 	switch name {
 	case emulated:
 		opened, err := o.openEmulated()
-		if err == nil {
-			err = cuda.Supports(checkpoint.Spec, checkpoint.Params)
+		if err != nil {
+			return Device{}, fmt.Errorf("--device %s: %w", name, err)
 		}
-		return Device{gpu: opened}, err
+		return opened.supporting(name, checkpoint)
 	case "", "auto":
 		opened, why := o.automatic(checkpoint)
 		if opened != nil {
@@ -76,6 +73,26 @@ func (o *Options) device(checkpoint *ckpt.Model, note func(string)) (Device, err
 		return Device{}, fmt.Errorf("--device %q: auto, cpu, cuda, cuda:N or sim:MACHINE expected", o.Device)
 	}
 	return o.processors()
+}
+
+// An UnsupportedError says that a device which is there has no kernels for a model.
+type UnsupportedError struct {
+	Device string // as it was asked for
+	Err    error
+}
+
+// Error names the flag, and what of the model it is.
+func (e *UnsupportedError) Error() string { return fmt.Sprintf("--device %s: %v", e.Device, e.Err) }
+
+// Unwrap returns what the device says.
+func (e *UnsupportedError) Unwrap() error { return e.Err }
+
+// supporting returns the card as the device that was asked for by name, or an *UnsupportedError.
+func (g *gpu) supporting(name string, checkpoint *ckpt.Model) (Device, error) {
+	if err := cuda.Supports(checkpoint.Spec, checkpoint.Params); err != nil {
+		return Device{}, &UnsupportedError{Device: name, Err: err}
+	}
+	return Device{gpu: g}, nil
 }
 
 // processors returns the CPU as the options and OSSIAN_ISA ask for it.
@@ -171,6 +188,22 @@ func (d Device) Card() string {
 	}
 	return d.gpu.card.Name
 }
+
+// Name is how the device is called where people name one, and what it is: "cpu", or
+// "cuda:0, NVIDIA H100 80GB HBM3".
+func (d Device) Name() string {
+	switch {
+	case d.gpu != nil:
+		return d.gpu.kind() + ", " + d.gpu.card.Name
+	case d.simulated != nil:
+		return d.simulated.text
+	}
+	return "cpu"
+}
+
+// Without says why the device is no card, where one would have been taken and none is there; "" =
+// nobody asked for one, or one is there.
+func (d Device) Without() string { return d.without }
 
 // CardBandwidth returns how many bytes a second the memory of the card gives at most, by its clock
 // and bus; 0 = the card does not tell.

@@ -14,7 +14,8 @@ type foreignFlag struct {
 
 // Reasons that hold for many flags.
 const (
-	oneDevice   = "there is one device, and nothing to split or to put elsewhere: leave it out"
+	oneDevice   = "there is one device for a model, which --device names, and nothing to split: leave it out"
+	noModel     = "this command puts no model on a device: ossian serve, run, perplexity, inspect and bench do, with --device"
 	fromFiles   = "it is read from the checkpoint: leave it out"
 	byThePlan   = "how weights lie in memory follows from the memory plan: leave it out"
 	formsServed = "an answer is held to a form by the server: ossian serve, and response_format in the request"
@@ -58,7 +59,8 @@ var foreignFlags = []foreignFlag{
 	{[]string{"no-cnv", "no-conversation", "st", "single-turn"}, "", "with a prompt ossian run answers it and ends"},
 	{[]string{"chat-template-file"}, "chat-template", "the checkpoint's template is used; ossian serve --chat-template FILE takes another one"},
 	{[]string{"jinja", "no-jinja"}, "", "chat templates are always Jinja: leave it out"},
-	{[]string{"ngl", "gpu-layers", "n-gpu-layers", "num-gpu", "num-gpu-layers", "sm", "split-mode", "ts", "tensor-split", "mg", "main-gpu", "dev", "device", "gpus", "num-shard",
+	{[]string{"mg", "main-gpu", "dev", "device"}, "device", noModel},
+	{[]string{"ngl", "gpu-layers", "n-gpu-layers", "num-gpu", "num-gpu-layers", "sm", "split-mode", "ts", "tensor-split", "gpus", "num-shard",
 		"tp", "tp-size", "dp", "dp-size", "pp", "pp-size", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "ep", "ep-size", "ncmoe", "n-cpu-moe", "cmoe", "cpu-moe", "ot", "override-tensor"}, "", oneDevice},
 	{[]string{"fa", "flash-attn", "attention-backend", "attn-implementation"}, "", "there is one kind of attention: leave it out"},
 	{[]string{"mlock", "mmap", "no-mmap", "dio", "direct-io", "low-vram", "cpu-offload-gb"}, "", byThePlan},

@@ -192,16 +192,16 @@ type FitError struct {
 func (e *FitError) Error() string {
 	if e.Need.Card != "" {
 		return fmt.Sprintf("model %s does not fit into the memory of %s: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s), %s are available%s",
-			e.Model, e.Need.Card, e.Asked.MaxLen, e.Asked.MaxSeqs, gb(e.Need.Total()), gb(e.Need.Weights), gb(e.Need.KV), gb(e.Need.Activations), gb(e.Available),
+			e.Model, e.Need.Card, e.Asked.MaxLen, e.Asked.MaxSeqs, inUnits(e.Need.Total()), inUnits(e.Need.Weights), inUnits(e.Need.KV), inUnits(e.Need.Activations), inUnits(e.Available),
 			e.remedy("; free some of it, use a smaller or more quantised model, or --device cpu"))
 	}
 	clients := ""
 	if n := e.Need.Connections + e.Need.Replies + e.Need.Grammars; n > 0 {
-		clients = ", connections, replies and grammars " + gb(n)
+		clients = ", connections, replies and grammars " + inUnits(n)
 	}
 	text := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s%s), %s are available",
-		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, gb(e.Need.Total()), gb(e.Need.Weights+e.Need.Mapped), gb(e.Need.KV),
-		gb(e.Need.Activations), gb(e.Need.Runtime), clients, gb(e.Available))
+		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, inUnits(e.Need.Total()), inUnits(e.Need.Weights+e.Need.Mapped), inUnits(e.Need.KV),
+		inUnits(e.Need.Activations), inUnits(e.Need.Runtime), clients, inUnits(e.Available))
 	return text + e.remedy("; free memory, raise the memory limit, or use a smaller or more quantised model")
 }
 
@@ -218,8 +218,19 @@ func (e *FitError) remedy(otherwise string) string {
 	return otherwise
 }
 
-// gb writes bytes for people.
-func gb(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
+// inUnits writes bytes for people, in the unit in which there is something before the point. Two
+// sums that differ by less than a tenth of it look alike.
+func inUnits(n int64) string {
+	size, unit := float64(n), 0
+	units := []string{"bytes", "kB", "MB", "GB"}
+	for ; size >= 999.95 && unit < len(units)-1; unit++ {
+		size /= 1000
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d %s", n, units[0])
+	}
+	return fmt.Sprintf("%.1f %s", size, units[unit])
+}
 
 // Fit completes the zero fields of ask with defaults, the context with the longest that
 // the checkpoint promises and the memory holds, and checks that all of it fits

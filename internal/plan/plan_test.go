@@ -604,3 +604,16 @@ func BenchmarkFit(b *testing.B) {
 		}
 	}
 }
+
+// Sizes have the unit in which there is something to see.
+func TestUnits(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 bytes", 999: "999 bytes", 1000: "1.0 kB", 999_949: "999.9 kB", 999_951: "1.0 MB", 34_700_000: "34.7 MB", 999_960_000: "1.0 GB", 17_300_000_000: "17.3 GB", 2_000_000_000_000: "2000.0 GB"} {
+		if got := inUnits(n); got != want {
+			t.Errorf("%d bytes: %q, want %q", n, got, want)
+		}
+	}
+	few := &FitError{Model: "small", Need: Footprint{Card: "Card", Weights: 7_910_000, KV: 2_000, Activations: 8_630_000}, Available: 17_179}
+	if want := "needs 16.5 MB (weights 7.9 MB, KV cache 2.0 kB, activations 8.6 MB), 17.2 kB are available"; !strings.Contains(few.Error(), want) {
+		t.Errorf("%v, want %q in it", few, want)
+	}
+}

@@ -23,6 +23,7 @@ var Commands = []Command{
 	{"perplexity", "auto", false, false},
 	{"inspect", "cpu", false, false},
 	{"bench serve", "auto", false, false},
+	{"bench sweep load", "auto", false, false},
 	{"bench latency", "auto", false, true},
 	{"bench throughput", "auto", false, true},
 }

@@ -31,6 +31,8 @@ func TestDevice(t *testing.T) {
 		{"serve --config", "", "auto"},
 		{"run --config gpu.yaml", "", "auto"},
 		{"bench latency --device cuda", "", "cuda"},
+		{"bench sweep load --device=cpu", "cuda", "cpu"},
+		{"bench sweep load", "", "auto"},
 		{"bench compare a b --device cuda", "", "cpu"},
 		{"bench", "cuda", "cpu"},
 		{"inspect model", "cuda", "cpu"},

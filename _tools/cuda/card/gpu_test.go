@@ -49,7 +49,7 @@ func TestGPUScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	var about report
-	if err := json.Unmarshal(text, &about); err != nil || about.Name == "" || about.Major < 8 || len(about.Copies) != 4 {
+	if err := json.Unmarshal(text, &about); err != nil || about.Name == "" || about.Major < 8 || len(about.Copies) != 6 || about.Rates["mma_bf16"].TFLOPPer == 0 {
 		t.Errorf("card.json: %v, %+v", err, about)
 	}
 	rows, err := os.ReadFile(filepath.Join(out, "modules-warm.csv"))

@@ -1,6 +1,6 @@
 // Command card tells what a card is and what it does without a model: its properties, how fast its
-// memory copies, what a call of the driver costs, and for every module of kernels how long the
-// driver takes to compile it and what the kernels take.
+// memory is read and copied, how fast its tensor cores multiply, what a call of the driver costs, and
+// for every module of kernels how long the driver takes to compile it and what the kernels take.
 //
 //	card [-device cuda:0] -json card.json -modules modules.csv
 //
@@ -58,6 +58,9 @@ func run(device, report, modules string, size int) error {
 		return err
 	}
 	if about.Copies, err = card.copies(size); err != nil {
+		return err
+	}
+	if err := card.measure(about, size, device == "emu"); err != nil {
 		return err
 	}
 	if about.HostMicros, about.CardMicros, err = card.calls(); err != nil {
@@ -139,6 +142,7 @@ type report struct {
 	Free       uint64           `json:"free_bytes"`
 	Attributes map[string]int   `json:"attributes"`
 	Copies     map[string]speed `json:"copies"`
+	Rates      map[string]rate  `json:"rates"` // of products
 	// Of a small filling of memory, thousands in a row: what the call takes the host, and what all
 	// of them take until they are done.
 	HostMicros float64 `json:"host_us_per_call"`
@@ -150,6 +154,15 @@ type speed struct {
 	Bytes    int     `json:"bytes"` // read and written, of one copy
 	Median   float64 `json:"median_ms"`
 	PerSecGB float64 `json:"gb_per_s,omitempty"`
+}
+
+// speedOf returns the speed of bytes that were moved in so many milliseconds.
+func speedOf(bytes int, milliseconds float64) speed {
+	one := speed{Bytes: bytes, Median: milliseconds}
+	if milliseconds > 0 { // copies of the emulator take no time
+		one.PerSecGB = float64(bytes) / 1e6 / milliseconds
+	}
+	return one
 }
 
 // about asks for the card's properties. Those that a driver does not know are left out.
@@ -210,11 +223,7 @@ func (c *card) copies(size int) (map[string]speed, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", way.name, err)
 		}
-		one := speed{Bytes: way.bytes, Median: milliseconds}
-		if milliseconds > 0 { // the emulator's events are at no time
-			one.PerSecGB = float64(way.bytes) / 1e6 / milliseconds
-		}
-		measured[way.name] = one
+		measured[way.name] = speedOf(way.bytes, milliseconds)
 	}
 	return measured, errors.Join(c.drv.MemFree(from), c.drv.MemFree(to), c.drv.MemFreeHost(host))
 }

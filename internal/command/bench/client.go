@@ -21,6 +21,7 @@ import (
 type clientOptions struct {
 	client.Options
 	compat           string
+	device           string // of the server in this process; "" = not given
 	host             string
 	port             int
 	dryRun           bool
@@ -149,6 +150,7 @@ func (o *clientOptions) serverFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.port, "port", 8000, "of the server")
 	flags.StringVar(&o.Endpoint, "endpoint", "", "path; default what the backend has")
 	flags.StringVar(&o.Model, "model", "", "name of the model, or what to serve here; default the first that the server lists")
+	flags.StringVar(&o.device, "device", "", "`DEVICE` of the server that is started here: cpu, cuda or cuda:N, one card of NVIDIA's, or auto, the default: see ossian serve --help")
 	flags.StringVar(&o.Served, "served-model-name", "", "`NAME` of the model in requests")
 	flags.StringVar(&o.Tokenizer, "tokenizer", "", "`MODEL` whose tokenizer counts and makes prompts; default --model")
 	flags.BoolVar(&o.SkipTokenizer, "skip-tokenizer-init", false, "use no tokenizer: token counts are the server's")

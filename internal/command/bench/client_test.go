@@ -94,6 +94,8 @@ func TestBenchServeErrors(t *testing.T) {
 		{"--host [::1] --port 9 --num-prompts 1", "http://[::1]:9/"},
 		{"--base-url http://127.0.0.1:9 --save-result --result-dir " + filepath.Join(os.Args[0], "x"), "nothing was measured"},
 		{"--model no/such-model", "no/such-model"},
+		{"--device cuda:x --num-prompts 1", "the number of one card"},
+		{"--device cuda --base-url http://127.0.0.1:9 --num-prompts 1", "--device: the server at --base-url"},
 	} {
 		_, _, err := commandtest.Run(t, root(), append([]string{"bench", "serve", "--disable-tqdm"}, strings.Fields(c.args)...)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

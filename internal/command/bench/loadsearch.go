@@ -221,7 +221,7 @@ func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string
 	}
 	if o.Local {
 		if b.end == nil {
-			if err := b.serve(ctx, o.Model); err != nil {
+			if err := b.serve(ctx, o.Model, o.device); err != nil {
 				return err
 			}
 		}
@@ -281,9 +281,9 @@ func (b *bencher) options(setting sweep.Object) (*clientOptions, error) {
 }
 
 // serve starts the server in this process.
-func (b *bencher) serve(ctx context.Context, model string) error {
+func (b *bencher) serve(ctx context.Context, model, device string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	base, stop, err := serveHere(ctx, b.start, model, b.cmd.ErrOrStderr())
+	base, stop, err := serveHere(ctx, b.start, model, device, b.cmd.ErrOrStderr())
 	if err != nil {
 		cancel()
 		return err

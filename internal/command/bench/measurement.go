@@ -43,7 +43,7 @@ func (o *clientOptions) run(cmd *cobra.Command, flags *pflag.FlagSet, here start
 		return err
 	}
 	if o.Local {
-		base, stop, err := serveHere(ctx, here, o.Model, m.log)
+		base, stop, err := serveHere(ctx, here, o.Model, o.device, m.log)
 		if err != nil {
 			return err
 		}
@@ -76,13 +76,17 @@ func (m *measurement) listen(ctx context.Context) {
 	m.o.Watch = func(live *bench.Live) (stop func()) { return watch(ctx, live, m.log, !m.o.quiet) }
 }
 
-// serveHere starts a server of the model in this process. It takes all that is sent: what is
-// asked of it is what its user wants to measure. Stop waits until it has ended, after ctx.
-func serveHere(ctx context.Context, here start, model string, log io.Writer) (base string, stop func() error, err error) {
+// serveHere starts a server of the model in this process, on a device of that name; "" = what a server
+// takes by itself. It takes all that is sent: what is asked of it is what its user wants to measure.
+// Stop waits until it has ended, after ctx.
+func serveHere(ctx context.Context, here start, model, device string, log io.Writer) (base string, stop func() error, err error) {
 	args := []string{"--host", "127.0.0.1", "--port", "0", "--no-access-log", "--log-level", "warn",
 		"--max-queue", "1048576", "--limit", "queue-tokens=1099511627776", "--limit", "queue-wait=168h", "--limit", "request-time=168h"}
 	if model != "" {
 		args = append([]string{model}, args...)
+	}
+	if device != "" {
+		args = append(args, "--device", device)
 	}
 	address, ended, err := here(ctx, args, log)
 	if err != nil {

@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -97,6 +98,9 @@ func (o *clientOptions) access(flags *pflag.FlagSet) (err error) {
 		if o.BaseURL == "" {
 			o.BaseURL = "http://" + net.JoinHostPort(strings.Trim(o.host, "[]"), strconv.Itoa(o.port))
 		}
+	}
+	if o.device != "" && !o.Local {
+		return errors.New("--device: the server at --base-url, --host and --port has its device already; leave it out, or give it to that server")
 	}
 	o.Access.Header, err = bench.ParsePairs("--header", o.headers)
 	return err

@@ -101,6 +101,9 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	}
 	asked.Hardware = load.hardware
 	report, err := check.Run(cmd.Context(), asked)
+	if errors.Is(err, check.ErrAddress) {
+		return command.WithStatus(statusUsage, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func TestEachOptionOff(t *testing.T) {
 	usual := checked(t, address)
 	end()
 	// What is off where nobody asked for anything: what costs accuracy or delays tokens.
-	always := []string{"16-bit weights in 8 bits (lossy)", "keys and values in 8 bits (lossy)", "several tokens to a chunk"}
+	always := []string{"16-bit weights in 8 bits (lossy)", "keys and values in 8 bits (lossy)", "quiet log", "several tokens to a chunk"}
 	if got := off(usual); !slices.Equal(got, always) {
 		t.Fatalf("off at defaults: %q, want %q", got, always)
 	}
@@ -116,7 +116,6 @@ func TestEachOptionOff(t *testing.T) {
 		{"keys and values in 16 bits or fewer", []string{"--kv-cache-dtype", "f32"}, "", false},
 		{"KV capacity", []string{"--num-gpu-blocks-override", "300"}, "", false},
 		{"KV capacity", []string{"--gpu-memory-utilization", share}, "", share == ""},
-		{"quiet log", []string{"--log-level", "debug"}, "", false},
 	} {
 		t.Run(strings.Join(append([]string{c.name}, c.args...), " "), func(t *testing.T) {
 			if c.skip {
@@ -146,6 +145,8 @@ func TestEachOptionOff(t *testing.T) {
 		{"keys and values in 8 bits (lossy)", []string{"--kv-cache-dtype", "fp8"}},
 		{"16-bit weights in 8 bits (lossy)", []string{"--cpu-weights", "q8"}},
 		{"several tokens to a chunk", []string{"--stream-interval", "8"}},
+		{"quiet log", []string{"--no-access-log"}},
+		{"quiet log", []string{"--log-level", "warn"}},
 	} {
 		address, end := server(t, c.args...)
 		if got := off(checked(t, address)); slices.Contains(got, c.name) || len(got) != len(always)-1 {
@@ -160,10 +161,48 @@ func TestSimulatedDevice(t *testing.T) {
 	t.Chdir(t.TempDir())
 	address, end := server(t, "--device", "sim:A100-SXM4-80G,model=gpt-oss-20b,engine=vllm@0.11.0")
 	defer end()
-	for _, row := range checked(t, address).Rows {
-		if slices.Contains([]string{"threads", "vector instructions", "activations in 8 bits", "attention kernels", "graphs", "sampling kernel"}, row.Name) && row.State != lab.Unknown {
+	report := checked(t, address)
+	// It is judged as what it plays, and started again as that.
+	if report.Played == nil || report.Played.Model != "gpt-oss-20b" || report.Played.Machine != "A100-SXM4-80G" || report.Played.Engine != "vllm@0.11.0" {
+		t.Errorf("played %+v", report.Played)
+	}
+	if text := report.Text(); !strings.Contains(text, "it plays gpt-oss-20b on A100-SXM4-80G, vllm@0.11.0") || !strings.Contains(text, "published shape of gpt-oss-20b, which is played") || !strings.Contains(text, "which the server plays") {
+		t.Errorf("what is judged is not said:\n%s", text)
+	}
+	for _, row := range report.Missing {
+		if row.Command != "" && !strings.Contains(row.Command, "--device sim:A100-SXM4-80G,model=gpt-oss-20b,engine=vllm@0.11.0") {
+			t.Errorf("%s: %s", row.Name, row.Command)
+		}
+	}
+	for _, row := range report.Rows {
+		if slices.Contains([]string{"KV capacity", "threads", "vector instructions", "activations in 8 bits", "attention kernels", "graphs", "sampling kernel"}, row.Name) && row.State != lab.Unknown {
 			t.Errorf("%s: %s %+v", row.Name, row.State, row.Evidence)
 		}
+	}
+}
+
+// Where nobody tells how the server was started, what is missing still names the flag, and no command
+// that would change nothing is given.
+func TestRemedies(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, end := server(t, "--no-enable-prefix-caching", "--max-num-seqs", "4", "--exact", "--no-async-scheduling", "--access-log")
+	defer end()
+	want := map[string]string{"prefix cache": "drop --no-enable-prefix-caching", "sequence limit": "drop --max-num-seqs", "integer kernels": "drop --exact",
+		"asynchronous scheduling": "drop --no-async-scheduling", "quiet log": "add --no-access-log"}
+	report := checked(t, address)
+	for _, row := range report.Missing {
+		if row.Change != nil && row.Change.Shell == "" && (row.Do == "" || (row.Command != "" && !strings.Contains(row.Command, " --"))) {
+			t.Errorf("%s: do %q, command %q", row.Name, row.Do, row.Command)
+		}
+		if part := want[row.Name]; part != "" {
+			delete(want, row.Name)
+			if !strings.HasPrefix(row.Do, part) || !strings.Contains(report.Text(), part) {
+				t.Errorf("%s: %q, want %q", row.Name, row.Do, part)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not missing: %v", want)
 	}
 }
 
@@ -235,7 +274,7 @@ func TestAccess(t *testing.T) {
 // Wrong flags end with 2, a server that is not there with 1; the text is for people.
 func TestCommand(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for _, args := range [][]string{{"a", "b"}, {"--pid", "x"}, {"--nothing"}, {"http://127.0.0.1:1", "--bandwidth", "-1"}} {
+	for _, args := range [][]string{{"a", "b"}, {"--pid", "x"}, {"--nothing"}, {"http://127.0.0.1:1", "--bandwidth", "-1"}, {"ftp://x"}, {"http://"}, {"http://x?a=1"}} {
 		if _, _, err := commandtest.Run(t, Command(), args...); command.Status(err) != 2 {
 			t.Errorf("%q: status %d, %v", args, command.Status(err), err)
 		}

@@ -215,7 +215,7 @@ func (l *sender) one(ctx context.Context, first *client.Client, concurrency, pro
 
 // onProcessor reports whether the server computes with this machine's processor.
 func onProcessor(server *check.Server) bool {
-	if !server.Local {
+	if !server.Local || server.Played != nil {
 		return false
 	}
 	offloaded, told := server.Settings["offloaded"]

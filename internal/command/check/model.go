@@ -42,6 +42,10 @@ func (o *options) machineOf(server *check.Server) (found machine.Machine, origin
 		found, err = machine.Lookup(o.machine)
 		return found, "given: --machine", err
 	}
+	if server.Played != nil {
+		found, err = machine.Lookup(server.Played.Machine)
+		return found, "which the server plays", err
+	}
 	if server.Local && !onProcessor(server) {
 		if name := check.Card(""); name != "" {
 			found, err = machine.Lookup(name)
@@ -117,6 +121,10 @@ func (o *options) countable(server *check.Server) (count *plan.Model, origin str
 	}
 	if name == "" {
 		return nil, "", errors.New("the server does not name its model; --model does")
+	}
+	if played := server.Played; o.model == "" && played != nil && played.Model != "" { // no file has what is played
+		shape, err := predict.Model(played.Model)
+		return shape, "weights of the published shape of " + played.Model + ", which is played", err
 	}
 	if o.model != "" || server.Local {
 		checkpoint, opened := load.OpenModel(name)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -108,27 +109,46 @@ func (o *options) run(cmd *cobra.Command, on machine) error {
 			return err
 		}
 	}
-	threads := cmp.Or(o.threads, plan.ThisProcess().Threads)
-	device := load.Planned(threads, o.weights)
-	if o.device != "cpu" {
-		asked := load.Options{Device: o.device, Threads: o.threads, KV: "auto", Weights: o.weights, Packed: "auto", MaxLen: o.ask.MaxLen, Seqs: o.ask.MaxSeqs}
-		loading, err := asked.Begin(checkpoint, load.NoteTo(cmd.ErrOrStderr()))
-		if err != nil {
-			return err
-		}
-		device = loading.Device()
-	}
-	report, err := inspect(cmd.Context(), checkpoint, o.ask, device, on)
-	if err != nil {
+	report, err := o.report(cmd, checkpoint, on)
+	if report == nil {
 		return err
 	}
 	report.Checked = o.check
-	if o.asJSON {
-		e := json.NewEncoder(cmd.OutOrStdout())
-		e.SetIndent("", "  ")
-		return e.Encode(report)
+	if !o.asJSON {
+		return errors.Join(report.write(cmd.OutOrStdout()), err)
 	}
-	return report.write(cmd.OutOrStdout())
+	e := json.NewEncoder(cmd.OutOrStdout())
+	e.SetIndent("", "  ")
+	return errors.Join(e.Encode(report), err)
+}
+
+// report gathers what is known of the model, and of the device that it is planned for. Where that device
+// has no kernels for the model there is a report without a plan, and the error.
+func (o *options) report(cmd *cobra.Command, checkpoint *ckpt.Model, on machine) (*inspection, error) {
+	threads := cmp.Or(o.threads, plan.ThisProcess().Threads)
+	device := load.Planned(threads, o.weights)
+	report, err := describe(checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	if o.device != "cpu" {
+		asked := load.Options{Device: o.device, Threads: o.threads, KV: "auto", Weights: o.weights, Packed: "auto", MaxLen: o.ask.MaxLen, Seqs: o.ask.MaxSeqs}
+		var notes []string
+		loading, err := asked.Begin(checkpoint, func(note string) { notes = append(notes, note) })
+		if refused, ok := errors.AsType[*load.UnsupportedError](err); ok {
+			report.PlanError = refused.Error()
+			return report, err
+		}
+		if err != nil {
+			return nil, err
+		}
+		device = loading.Device()
+		report.setDevice(o.device, device, notes)
+	}
+	if err := errors.Join(report.addDevice(cmd.Context(), checkpoint, o.ask, device, on), cmd.Context().Err()); err != nil {
+		return nil, err
+	}
+	return report, nil
 }
 
 // sealModel records checksums of the files of a model.
@@ -143,8 +163,8 @@ func sealModel(ctx context.Context, checkpoint *ckpt.Model, status io.Writer) er
 	return err
 }
 
-// inspect gathers the report. A model that does not fit is described all the same.
-func inspect(ctx context.Context, checkpoint *ckpt.Model, ask model.Limits, device load.Device, on machine) (*inspection, error) {
+// describe gathers what the files say, which is the same on every device.
+func describe(checkpoint *ckpt.Model) (*inspection, error) {
 	spec := checkpoint.Spec
 	count, err := plan.New(spec, checkpoint.Params)
 	if err != nil {
@@ -176,10 +196,27 @@ func inspect(ctx context.Context, checkpoint *ckpt.Model, ask model.Limits, devi
 		}
 		report.Windows = append(report.Windows, windowLine{Window: windows[group], Layers: sharing, KV: bytes})
 	}
-	return report, errors.Join(report.addDevice(ctx, checkpoint, ask, device, on), ctx.Err())
+	return report, nil
 }
 
-// addDevice fills in what a device makes of a checkpoint: memory and speed.
+// setDevice fills in which device is planned for. --device auto has chosen it, for reasons that Begin told in
+// notes.
+func (r *inspection) setDevice(asked string, device load.Device, notes []string) {
+	r.Device = device.Name()
+	switch {
+	case !strings.EqualFold(asked, "auto"):
+		r.Why = strings.Join(notes, "; ")
+	case device.Card() != "":
+		r.Why = "--device auto takes it: it has kernels for the model, and room"
+	case device.Without() != "":
+		r.Why = "--device auto found " + device.Without()
+	default:
+		r.Why = "--device auto: " + strings.Join(notes, "; ")
+	}
+}
+
+// addDevice fills in what a device makes of a checkpoint: memory and speed. A model that does not fit is
+// described all the same.
 func (r *inspection) addDevice(ctx context.Context, checkpoint *ckpt.Model, ask model.Limits, device load.Device, on machine) error {
 	// The plan counts a packed form that a start would use.
 	r.Packed = device.Packed(checkpoint)

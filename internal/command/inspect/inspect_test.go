@@ -230,3 +230,36 @@ func TestInspectNamedTemplates(t *testing.T) {
 		t.Errorf("%v: %q", err, report.Named)
 	}
 }
+
+// Which device is planned for is said, and why; a model that it does not compute is described all the same.
+func TestInspectDevice(t *testing.T) {
+	t.Chdir(t.TempDir())
+	commandtest.WriteModel(t, "qwen3-tiny", "plain", synth.Options{})
+	commandtest.WriteModel(t, "qwen3-tiny", "refused.gguf", synth.Options{Format: synth.GGUF, Type: tensor.Q4_0})
+	for _, c := range []struct {
+		args   string
+		has    []string
+		misses string
+		err    string // "" = none
+	}{
+		{"plain --device emu", []string{"planned for emu, Emulated A100\n", "memory plan", "in the memory of Emulated A100"}, "--device auto", ""},
+		{"plain --device auto", []string{"planned for ", ": --device auto "}, "", ""},
+		{"plain", []string{"memory plan"}, "planned for", ""},
+		{"refused.gguf --device emu", []string{"model  ", "weights by type", "Q4_0"}, "memory plan", "--device emu: cuda: tensor"},
+		{"refused.gguf --device emu --json", []string{`"family": "qwen3"`, `"plan_error": "--device emu: cuda: tensor`}, `"plan":`, "--device emu: cuda: tensor"},
+		{"plain --device cudas", nil, "weights by type", "auto, cpu, cuda"},
+	} {
+		out, err := runInspect(t, fixedMachine(), strings.Fields(c.args)...)
+		if (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: error %v, want %q", c.args, err, c.err)
+		}
+		for _, words := range c.has {
+			if !strings.Contains(out, words) {
+				t.Errorf("%s:\n%s\nwant %q", c.args, out, words)
+			}
+		}
+		if c.misses != "" && strings.Contains(out, c.misses) {
+			t.Errorf("%s:\n%s\nwith %q", c.args, out, c.misses)
+		}
+	}
+}

@@ -48,7 +48,9 @@ type inspection struct {
 	Unused    []string          `json:"unused_tensors,omitempty"`
 	Packed    load.PackedReport `json:"packed_weights,omitzero"`
 
-	Plan      planLine     `json:"plan"`
+	Device    string       `json:"device,omitempty"`     // planned for; "" = nobody asked, this machine's processors
+	Why       string       `json:"device_why,omitempty"` // it is that one
+	Plan      planLine     `json:"plan,omitzero"`
 	PlanError string       `json:"plan_error,omitempty"` // why there is no plan
 	Card      string       `json:"card,omitempty"`       // whose memory is planned; "" = this machine's
 	Bandwidth float64      `json:"bandwidth"`            // bytes per second, measured; of a card what its clock and bus make
@@ -189,32 +191,14 @@ func (r *inspection) writeTables(out io.Writer) error {
 		}
 		row("all", "%s\t%s", terminal.FormatCount(r.Params), terminal.FormatBytes(r.Bytes))
 	}
-	plan := &r.Plan
-	fmt.Fprintln(table)
-	row("memory plan", "bytes")
-	row("weights, copied", "%s", terminal.FormatBytes(plan.Weights))
-	if r.Card == "" {
-		row("weights, where mapped", "%s", terminal.FormatBytes(plan.Mapped))
+	if r.Plan.MaxLen == 0 { // what is asked for does not compute the model: the error says so
+		return table.Flush()
 	}
-	row("keys and values", "%s", terminal.FormatBytes(plan.KV))
-	row("activations", "%s", terminal.FormatBytes(plan.Activations))
-	if r.Card == "" {
-		row("runtime", "%s", terminal.FormatBytes(plan.Runtime))
-	}
-	row("all", "%s", terminal.FormatBytes(plan.Total))
-	if plan.Available > 0 {
-		row("available", "%s", terminal.FormatBytes(plan.Available))
-	}
+	r.planRows(table, row)
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "for --max-num-seqs %d --max-model-len %d, %d tokens per step, blocks of %d tokens\n", plan.MaxSeqs, plan.MaxLen, plan.MaxTokens, plan.BlockSize)
-	if r.Card != "" {
-		fmt.Fprintf(out, "in the memory of %s\n", strings.Map(terminal.Printable, r.Card))
-	}
-	if r.PlanError != "" {
-		fmt.Fprintln(out, strings.Map(terminal.Printable, r.PlanError))
-	}
+	r.writePlanned(out)
 	if r.Card != "" && r.Bandwidth == 0 {
 		return nil // a card that does not tell how fast its memory is
 	}
@@ -233,4 +217,43 @@ func (r *inspection) writeTables(out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "at most, with the %s of %s/s\n", which, terminal.FormatBytes(int64(r.Bandwidth)))
 	return err
+}
+
+// planRows adds the memory plan to a table by row.
+func (r *inspection) planRows(table io.Writer, row func(name, format string, args ...any)) {
+	plan := &r.Plan
+	fmt.Fprintln(table)
+	row("memory plan", "bytes")
+	row("weights, copied", "%s", terminal.FormatBytes(plan.Weights))
+	if r.Card == "" {
+		row("weights, where mapped", "%s", terminal.FormatBytes(plan.Mapped))
+	}
+	row("keys and values", "%s", terminal.FormatBytes(plan.KV))
+	row("activations", "%s", terminal.FormatBytes(plan.Activations))
+	if r.Card == "" {
+		row("runtime", "%s", terminal.FormatBytes(plan.Runtime))
+	}
+	row("all", "%s", terminal.FormatBytes(plan.Total))
+	if plan.Available > 0 {
+		row("available", "%s", terminal.FormatBytes(plan.Available))
+	}
+}
+
+// writePlanned says what the plan is for, and why it cannot be.
+func (r *inspection) writePlanned(out io.Writer) {
+	plan := &r.Plan
+	fmt.Fprintf(out, "for --max-num-seqs %d --max-model-len %d, %d tokens per step, blocks of %d tokens\n", plan.MaxSeqs, plan.MaxLen, plan.MaxTokens, plan.BlockSize)
+	if r.Card != "" {
+		fmt.Fprintf(out, "in the memory of %s\n", strings.Map(terminal.Printable, r.Card))
+	}
+	if r.Device != "" {
+		text := "planned for " + r.Device
+		if r.Why != "" {
+			text += ": " + r.Why
+		}
+		fmt.Fprintln(out, strings.Map(terminal.Printable, text))
+	}
+	if r.PlanError != "" {
+		fmt.Fprintln(out, strings.Map(terminal.Printable, r.PlanError))
+	}
 }

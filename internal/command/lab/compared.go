@@ -16,13 +16,16 @@ import (
 // maxCompared bounds a file of results that is read whole, in bytes.
 const maxCompared = 64 << 20
 
+// A compareError is about a file that a plan names under compare.
+type compareError struct{ error }
+
 // compared reads result files of any tool, and ledgers: of those what baseline and winner reached.
 func compared(names []string) (out []ledger.Compared, err error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("compare: %w", err)
+			return nil, compareError{fmt.Errorf("a result file or a ledger expected: %w", err)}
 		case info.IsDir() || filepath.Base(name) == ledger.FileName:
 			dir := name
 			if !info.IsDir() {
@@ -30,20 +33,20 @@ func compared(names []string) (out []ledger.Compared, err error) {
 			}
 			lines, err := ledger.Read(dir)
 			if err != nil {
-				return nil, fmt.Errorf("compare: %w", err)
+				return nil, compareError{fmt.Errorf("a result file or a ledger expected: %w", err)}
 			}
 			out = append(out, report.Columns(name, lines)...)
 			continue
 		case info.Size() > maxCompared:
-			return nil, fmt.Errorf("compare: %s has %d bytes: at most %d are read", name, info.Size(), maxCompared)
+			return nil, compareError{fmt.Errorf("%s has %d bytes: at most %d are read", name, info.Size(), maxCompared)}
 		}
 		data, err := os.ReadFile(name)
 		if err != nil {
-			return nil, fmt.Errorf("compare: %w", err)
+			return nil, compareError{fmt.Errorf("a result file or a ledger expected: %w", err)}
 		}
 		results, err := benchreport.Import(name, data)
 		if err != nil {
-			return nil, fmt.Errorf("compare: %w", err)
+			return nil, compareError{fmt.Errorf("a result file or a ledger expected: %w", err)}
 		}
 		for _, result := range results {
 			out = append(out, ledger.Compared{Source: result.Source, Label: labelOf(&result), Metrics: result.Values})

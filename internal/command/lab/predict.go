@@ -17,6 +17,7 @@ import (
 
 	"ossian/internal/command"
 	"ossian/internal/lab/predict"
+	"ossian/internal/lab/size"
 	"ossian/internal/terminal"
 )
 
@@ -74,6 +75,9 @@ settings by an aim.`,
 
 // runPredict predicts what the flags ask for.
 func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
+	if err := flags.together(); err != nil {
+		return err
+	}
 	settings, err := flags.fixed(cmd)
 	if err != nil {
 		return err
@@ -100,7 +104,7 @@ func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
 		return err
 	}
 	scenario.Workload.Assumptions = place.assume(scenario.Workload.Assumptions)
-	head := fmt.Sprintf("%s on %s, %s %s, workload %s: %d requests", name, place.machine.Name, engine.Name, engine.Version, scenario.Workload.Name, len(scenario.Workload.Requests))
+	head := fmt.Sprintf("%s on %s, %s %s, workload %s: %d requests, %s", name, place.machine.Name, engine.Name, engine.Version, scenario.Workload.Name, len(scenario.Workload.Requests), api(scenario.Workload.Chat))
 	if flags.rank != "" || len(flags.try) > 0 {
 		return runRank(cmd, head, scenario, flags)
 	}
@@ -110,9 +114,35 @@ func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
 	}
 	if flags.asJSON {
 		return writeJSON(out, predicted{Model: name, Machine: place.machine.Name, Engine: engine.Name, Version: engine.Version, Settings: settings,
-			Workload: scenario.Workload.Name, Requests: len(scenario.Workload.Requests), Bound: len(prediction.Unknown) > 0, Prediction: prediction})
+			Workload: scenario.Workload.Name, Requests: len(scenario.Workload.Requests), API: api(scenario.Workload.Chat), Bound: len(prediction.Unknown) > 0, Prediction: prediction})
 	}
 	return writeText(out, predictionText(head, &prediction))
+}
+
+// together refuses flags that would say nothing beside the others.
+func (f *predictFlags) together() error {
+	flags := f.command.Flags()
+	var idle []string
+	why := ""
+	switch {
+	case f.preset.name != "":
+		idle, why = []string{"try", "rank", "by", "num-prompts", "request-rate", "max-concurrency", "seed"}, "--preset looks at settings, numbers of users and requests of its own"
+		if f.preset.name != string(size.MinLatency) {
+			if flags.Changed("users") {
+				return fmt.Errorf("--users: it is of --preset %s alone; --max-users bounds the others", size.MinLatency)
+			}
+		}
+	case f.rank == "" && len(f.try) == 0:
+		idle, why = []string{"users", "max-users", "measure", "by"}, "it says something beside --preset, or --by beside --try and --rank, alone"
+	default:
+		idle, why = []string{"users", "max-users", "measure"}, "it is of --preset alone"
+	}
+	for _, name := range idle {
+		if flags.Changed(name) {
+			return fmt.Errorf("--%s: %s; leave it out", name, why)
+		}
+	}
+	return nil
 }
 
 // predicted is a prediction as JSON.
@@ -124,8 +154,17 @@ type predicted struct {
 	Settings predict.Settings `json:"settings"`
 	Workload string           `json:"workload"`
 	Requests int              `json:"requests"`
+	API      string           `json:"api"` // chat or completions: chats take time before the scheduler sees them
 	Bound    bool             `json:"bound"`
 	predict.Prediction
+}
+
+// api is where requests go, as reports say it.
+func api(chat bool) string {
+	if chat {
+		return "chat"
+	}
+	return "completions"
 }
 
 // writeJSON writes a value as indented JSON.

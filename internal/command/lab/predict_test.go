@@ -174,3 +174,45 @@ func TestBadRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestSaidAndIgnored: what is given and would say nothing, or is no number to run with, ends with the
+// status of usage and names the flag.
+func TestSaidAndIgnored(t *testing.T) {
+	predict := []string{"predict", "Qwen3-8B", "--machine", "A100-80G"}
+	sized := []string{"size", "Qwen3-8B", "--machine", "A100-80G", "--rate", "1"}
+	for _, c := range []struct {
+		of   []string
+		args string
+		want string
+	}{
+		{predict, "--num-prompts 0", "--num-prompts 0"}, {predict, "--request-rate 0", "--request-rate 0"}, {predict, "--input-len 0", "--input-len 0"},
+		{predict, "--output-len 0", "--output-len 0"}, {predict, "--max-num-seqs 0", "--max-num-seqs 0"}, {predict, "--try max-num-seqs=0,4", "--max-num-seqs 0"},
+		{predict, "--preset balanced --try max-num-seqs=4", "--try"}, {predict, "--preset balanced --num-prompts 3", "--num-prompts"},
+		{predict, "--preset balanced --users 3", "--users"}, {predict, "--users 3", "--users"}, {predict, "--by mean_tpot_ms", "--by"},
+		{predict, "--try max-num-seqs=4 --measure", "--measure"}, {predict, "--preset balanced --input-len 0", "--input-len 0"},
+		{sized, "--max-num-seqs 0", "--max-num-seqs 0"}, {sized, "--gpu-memory-utilization 0", "--gpu-memory-utilization 0"}, {sized, "--input-len 0", "--input-len 0"},
+		{sized, "--price H200=2", "--machine A100-80G does not name it"}, {sized, "--price A1000=2", "not known"},
+		{sized, "--sla mean_tpot_ms<=-4", "not above 0"}, {sized, "--sla output_throughput>=1000", "1 requests/s of 128 answer tokens"},
+	} {
+		if _, err := run(t, append(slices.Clone(c.of), strings.Fields(c.args)...)...); command.Status(err) != 2 || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: status %d, %v", c.args, command.Status(err), err)
+		}
+	}
+	// A price goes by any of a machine's names; a long setting has its column.
+	out, err := run(t, append(slices.Clone(sized), "--price", "A100-SXM4-80G=2", "--max-num-seqs", "1", "--input-len", "64", "--output-len", "8")...)
+	if err != nil || strings.Contains(out, "no price") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	long := "max-num-batched-tokens=2048 max-num-seqs=4 max-model-len=4096 gpu-memory-utilization=0.9"
+	args := append(slices.Clone(predict), "--num-prompts", "4")
+	for one := range strings.FieldsSeq(long) {
+		args = append(args, "--try", one)
+	}
+	out, err = run(t, args...)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "rank") && (i+1 >= len(lines) || strings.Index(line, "95 %") != strings.Index(lines[i+1], "[")) {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+}

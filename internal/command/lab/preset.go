@@ -25,7 +25,7 @@ type presetFlags struct {
 
 func (f *presetFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.name, "preset", "", "choose settings by an aim: "+strings.Join(size.Aims(), ", "))
+	flags.StringVar(&f.name, "preset", "", "choose settings by an aim: "+strings.Join(size.Aims(), ", ")+" (the knee of tokens/s per user against tokens/s per device, both as logarithms)")
 	flags.IntVar(&f.users, "users", size.DefaultUsers, "`N` users at once, of --preset min-latency")
 	flags.BoolVar(&f.measure, "measure", false, "confirm a preset by a run on this computer")
 	flags.IntVar(&f.most, "max-users", 0, "`N` users at once at most, of the other presets (default 1024)")
@@ -63,6 +63,9 @@ func confirm(cmd *cobra.Command, name string, scenario predict.Scenario, point s
 func runPreset(cmd *cobra.Command, name string, scenario predict.Scenario, place *place, flags *presetFlags, load *loadFlags, asJSON bool) error {
 	if flags.users < 1 || flags.users > 1<<16 || flags.most < 0 || flags.most > 1<<16 {
 		return fmt.Errorf("--users %d, --max-users %d: 1 to %d expected", flags.users, flags.most, 1<<16)
+	}
+	if err := load.zeros(); err != nil {
+		return err
 	}
 	wish := size.Wish{Aim: size.Aim(flags.name), Model: scenario.Model, Machine: size.Machine{Machine: scenario.Machine, Calibration: scenario.Calibration},
 		Engine: scenario.Engine, Settings: scenario.Settings, Users: flags.users, MostUsers: flags.most, Input: load.input, Output: load.output,

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"ossian/internal/bench/sweep"
-	"ossian/internal/lab/forecast"
 	"ossian/internal/lab/predict"
 	"ossian/internal/nearest"
 )
@@ -90,7 +90,7 @@ func (f *predictFlags) candidates(base predict.Settings) ([]candidate, error) {
 			for value := range strings.SplitSeq(values, ",") {
 				next := before
 				next.Name = strings.TrimSpace(before.Name + " " + name + "=" + value)
-				if err := forecast.Set(&next.Settings, name, value); err != nil {
+				if err := setting(&next.Settings, name, value); err != nil {
 					return nil, fmt.Errorf("--try %s: %w", text, err)
 				}
 				if more = append(more, next); len(more) > mostRanked {
@@ -119,7 +119,7 @@ func fromFile(path string, base predict.Settings) ([]candidate, error) {
 			if strings.HasPrefix(member.Key, "_") {
 				continue
 			}
-			if err := forecast.Set(&next.Settings, member.Key, strings.Trim(string(member.Value), `"`)); err != nil {
+			if err := setting(&next.Settings, member.Key, strings.Trim(string(member.Value), `"`)); err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", path, next.Name, err)
 			}
 		}
@@ -167,7 +167,7 @@ func rankText(head, by string, candidates []candidate) string {
 	}
 	width := 20
 	for i := range candidates {
-		width = min(max(width, len(candidates[i].Name)), 60)
+		width = max(width, utf8.RuneCountInString(candidates[i].Name))
 	}
 	fmt.Fprintf(&out, "%s\nby %s\n\n%4s  %-*s %10s  %-22s %10s %10s %6s\n", head, title, "rank", width, "setting", "predicted", "95 % interval", "TTFT ms", "TPOT ms", "preem.")
 	var unknown, assumed []string

@@ -3,11 +3,13 @@ package lab
 // ossian lab run: a campaign from its plan, measured or simulated.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,6 +102,9 @@ func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated st
 		return command.WithStatus(statusUsage, fmt.Errorf("%s: %w", name, err))
 	}
 	config, done, err := configure(plan, text, flags, simulated)
+	if wrong, is := errors.AsType[compareError](err); is {
+		err = fmt.Errorf("%s: %w", name, &planfile.Error{Key: "compare", Line: plan.CompareLine, Expected: wrong.Error()})
+	}
 	if err != nil {
 		return command.WithStatus(statusUsage, err)
 	}
@@ -110,6 +115,12 @@ func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated st
 // readPlan reads a plan, and returns with it the text to keep: the plan with what the command line
 // replaced and every default filled in.
 func readPlan(text []byte, name string, flags *campaignFlags) (*planfile.Plan, []byte, error) {
+	switch {
+	case flags.ready < 0:
+		return nil, nil, fmt.Errorf("--ready-timeout %v: a time above 0 expected, such as 90s or 10m", flags.ready)
+	case flags.candidates < 0:
+		return nil, nil, fmt.Errorf("--max-candidates %d: a number above 0 expected", flags.candidates)
+	}
 	kinds := engines.Kinds()
 	if program, err := self.Path(); err == nil { // this program, and not whichever is found by name
 		own := kinds[engines.Ossian]
@@ -141,7 +152,15 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 	if config.Compared, err = compared(plan.Compare); err != nil {
 		return config, nil, err
 	}
+	if flags.machine != "" {
+		config.Flags = []string{"--machine", flags.machine}
+	}
 	if simulated != "" {
+		again := "--simulate"
+		if simulated != "-" {
+			again += "=" + simulated
+		}
+		config.Flags = append([]string{again}, config.Flags...)
 		world := simulate.Default()
 		if simulated != "-" {
 			noise, err := os.ReadFile(simulated)
@@ -180,6 +199,10 @@ func foresee(ctx context.Context, config *lab.Config, name string) error {
 		}
 		name = machine.Accelerators[0].Name
 	}
+	if simulated, is := config.Measurer.(*simulate.Measurer); is {
+		simulated.Place = name
+		assume(config, simulated)
+	}
 	versions := map[string]string{}
 	for _, engine := range config.Plan.Engines {
 		identity, err := config.Measurer.Identify(ctx, lab.Request{Engine: engine, Setting: ledger.Setting{Engine: engine.Name}, Model: config.Plan.Models[0]})
@@ -202,14 +225,27 @@ func foresee(ctx context.Context, config *lab.Config, name string) error {
 	return nil
 }
 
+// assume gives engines of a simulation whose version nobody says the one that predictions are for, as lab
+// predict does, and says so.
+func assume(config *lab.Config, simulated *simulate.Measurer) {
+	for _, engine := range config.Plan.Engines {
+		version := usualVersion(engine.Kind)
+		if version == "" || !simulated.Assume(engine.Name, version) {
+			continue
+		}
+		config.Say(fmt.Sprintf("assumed: engine %s is %s %s; engines: {%s: {version: …}} of --simulate=NOISE.yaml says another", engine.Name, engine.Kind, version, engine.Name))
+	}
+}
+
 // presumed says which engines of a simulation are not predicted, so that nothing but what is planted tells
-// their settings apart; empty: all are, or nothing is simulated.
-func presumed(config *lab.Config, machine string) string {
+// their settings apart; empty: all are, or nothing is simulated. A plan whose verdicts are about times is
+// refused on a machine that is named: times beside predicted ones would be made up.
+func presumed(config *lab.Config, machine string) (string, error) {
 	if !config.Simulated {
-		return ""
+		return "", nil
 	}
 	if config.Predictor == nil {
-		return "simulated without predictions: settings differ by nothing but the effects that are planted; --machine NAME predicts them\n"
+		return "simulated without predictions: settings differ by nothing but the effects that are planted; --machine NAME predicts them\n", nil
 	}
 	var names []string
 	for _, engine := range config.Plan.Engines {
@@ -220,9 +256,16 @@ func presumed(config *lab.Config, machine string) string {
 		}
 	}
 	if len(names) == 0 {
-		return ""
+		return "", nil
 	}
-	return fmt.Sprintf("not predicted on %s: %s, whose settings differ by nothing but the effects that are planted (versions are what engines: {NAME: {version: …}} of --simulate=NOISE.yaml says)\n", machine, strings.Join(names, ", "))
+	known := "; predicted are published models on vllm of a version from 0.8 on and on ossian, with prompts that are made or like ShareGPT's"
+	goal := config.Plan.Objective
+	for _, metric := range append(slices.Sorted(maps.Keys(goal.SLA)), goal.Metric) {
+		if planfile.IsTime(metric) {
+			return "", fmt.Errorf("--simulate --machine %s: %s of %s is not predicted there, and no verdict about it can be%s; without --machine nothing is but what --simulate=NOISE.yaml plants", machine, metric, strings.Join(names, ", "), known)
+		}
+	}
+	return fmt.Sprintf("not predicted on %s: %s, whose settings differ by nothing but the effects that are planted%s\n", machine, strings.Join(names, ", "), known), nil
 }
 
 // carryOut runs a campaign, of which a trial takes about each, tells about it, and says by the exit status how it ended.
@@ -240,7 +283,11 @@ func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each 
 	if err := foresee(cmd.Context(), &config, flags.machine); err != nil {
 		return command.WithStatus(statusUsage, err)
 	}
-	if text := presumed(&config, flags.machine); text != "" {
+	text, err := presumed(&config, flags.machine)
+	if err != nil {
+		return command.WithStatus(statusUsage, err)
+	}
+	if text != "" {
 		say(text)
 	}
 	result, err := lab.Run(cmd.Context(), config)
@@ -315,6 +362,9 @@ func standing(lines []ledger.Line) []ledger.Decision {
 			continue
 		}
 		id, _, _ := strings.Cut(line.ID, ".")
+		if line.Decision.Stage == ledger.StageWinner { // its subject is what wins: another one takes its place
+			id = ledger.StageWinner + "\x00" + line.Decision.Model
+		}
 		if at, known := place[id]; known {
 			out[at] = *line.Decision
 			continue
@@ -322,7 +372,38 @@ func standing(lines []ledger.Line) []ledger.Decision {
 		place[id] = len(out)
 		out = append(out, *line.Decision)
 	}
-	return out
+	return inOrder(out)
+}
+
+// stages are those of a campaign in the order of their turn.
+var stages = []string{ledger.StageEngine, ledger.StageFit, ledger.StageScreen, ledger.StageSmoke, ledger.StageRace, ledger.StageDrift, ledger.StageInteraction, ledger.StageGeneralise, ledger.StageWinner}
+
+// inOrder sorts decisions by model and stage: a campaign that goes on decides again what it had decided, and
+// new ones behind that. What a setting does to bounds stands beside the last decision on the setting.
+func inOrder(decisions []ledger.Decision) []ledger.Decision {
+	var models []string
+	about := map[string]int{} // stage of a subject
+	for _, decision := range decisions {
+		if !slices.Contains(models, decision.Model) {
+			models = append(models, decision.Model)
+		}
+		if decision.Stage == ledger.StageRace || decision.Stage == ledger.StageInteraction {
+			about[decision.Model+"\x00"+decision.Subject] = slices.Index(stages, decision.Stage)
+		}
+	}
+	rank := func(decision ledger.Decision) int {
+		if decision.Stage != ledger.StageService {
+			return slices.Index(stages, decision.Stage)
+		}
+		if stage, known := about[decision.Model+"\x00"+decision.Subject]; known {
+			return stage
+		}
+		return slices.Index(stages, ledger.StageRace) // the baseline's
+	}
+	slices.SortStableFunc(decisions, func(a, b ledger.Decision) int {
+		return cmp.Or(cmp.Compare(slices.Index(models, a.Model), slices.Index(models, b.Model)), cmp.Compare(rank(a), rank(b)))
+	})
+	return decisions
 }
 
 // widestSubject is how many letters of a subject the table of decisions has room for; where two would look
@@ -343,7 +424,8 @@ func decisionTable(decisions []ledger.Decision) string {
 	subjects = report.Shorten(subjects, widestSubject)
 	for i, decision := range decisions {
 		effect := "-"
-		if gain := report.Gained(&decision); gain != nil {
+		// The baseline's drift is no gain of anybody: its reason has it.
+		if gain := report.Gained(&decision); gain != nil && decision.Stage != ledger.StageDrift {
 			effect = fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*gain.Value, 100*gain.Low, 100*gain.High)
 		}
 		rows = append(rows, []string{decision.Stage, subjects[i], decision.Verdict, effect, decision.Reason})

@@ -40,8 +40,10 @@ func sizeCommand() *cobra.Command {
 replica keeps without missing an objective, and print how many replicas the wanted rate takes, how
 loaded they are, and what a million tokens and an hour cost: cheapest first, with intervals.
 
-Objectives are metrics of a benchmark's report, as 'p99_ttft_ms<=500,mean_tpot_ms<=40'. Where
-nothing keeps them, the nearest miss is named and by how much.
+Objectives are latencies of a benchmark's report with a bound above 0, as
+'p99_ttft_ms<=500,mean_tpot_ms<=40'. A rate is bounded from below, as output_throughput>=2000; it is
+of all replicas together, so that --rate and the lengths of the answers decide it, and not the number
+of machines. Where nothing keeps the objectives, the nearest miss is named and by how much.
 
 The exit status is 0 with an offer, 1 without one, 2 for usage.`,
 		Example: "  ossian lab size openai/gpt-oss-20b --machine H200,A100-80G --rate 20 --workload sharegpt --sla 'p99_ttft_ms<=500,mean_tpot_ms<=40' --price 'H200=3.5,A100-80G=1.8'",
@@ -58,7 +60,7 @@ The exit status is 0 with an offer, 1 without one, 2 for usage.`,
 	flags.loadFlags.add(c)
 	c.Flags().StringSliceVar(&flags.machines, "machine", nil, "`NAME,NAME…` of shipped machines, or cpu")
 	c.Flags().Float64Var(&flags.rate, "rate", 0, "requests per second of all replicas together")
-	c.Flags().StringVar(&flags.sla, "sla", "", "`OBJECTIVES`: METRIC<=NUMBER, separated by commas")
+	c.Flags().StringVar(&flags.sla, "sla", "", "`OBJECTIVES`: LATENCY<=NUMBER, RATE>=NUMBER (of all replicas together), separated by commas")
 	c.Flags().StringVar(&flags.price, "price", "", "`NAME=PRICE,…` of one device for an hour, in any currency")
 	return c
 }
@@ -98,6 +100,9 @@ func (f *sizeFlags) question(cmd *cobra.Command, name string) (out size.Question
 			return out, nil, errors.New("--sla '': it names no objective; METRIC<=NUMBER expected, as 'p99_ttft_ms<=500,mean_tpot_ms<=40', or leave --sla out: then throughput alone bounds what a replica keeps")
 		}
 		if out.SLA, err = sweep.ParseSLA(f.sla); err != nil {
+			return out, nil, fmt.Errorf("--sla: %w", err)
+		}
+		if err := size.CheckObjectives(out.SLA); err != nil {
 			return out, nil, fmt.Errorf("--sla: %w", err)
 		}
 	}
@@ -155,19 +160,25 @@ func (f *sizeFlags) prices() (map[string]float64, error) {
 		if !ok || err != nil || !(price > 0 && price < 1e9) {
 			return nil, fmt.Errorf("--price %s: NAME=PRICE expected, as H200=3.5", part)
 		}
-		if !slices.Contains(f.machines, name) {
-			return nil, fmt.Errorf("--price %s: --machine does not name it", part)
+		full, err := fullName(name)
+		if err != nil {
+			return nil, fmt.Errorf("--price %s: %w", part, err)
 		}
-		if name != processors {
-			found, err := machine.Lookup(name)
-			if err != nil {
-				return nil, err
-			}
-			name = found.Name
+		if !slices.ContainsFunc(f.machines, func(named string) bool { other, err := fullName(named); return err == nil && other == full }) {
+			return nil, fmt.Errorf("--price %s: --machine %s does not name it; add it there, or leave the price out", part, strings.Join(f.machines, ","))
 		}
-		out[name] = price
+		out[full] = price
 	}
 	return out, nil
+}
+
+// fullName is a machine's name as tables print it, by any of its names.
+func fullName(name string) (string, error) {
+	if name == processors {
+		return name, nil
+	}
+	found, err := machine.Lookup(name)
+	return found.Name, err
 }
 
 // answerText is the table of offers, and what is none.

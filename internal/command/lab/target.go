@@ -4,15 +4,18 @@ package lab
 // settings, from flags.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"ossian/internal/command"
+	"ossian/internal/lab/engines"
 	"ossian/internal/lab/forecast"
 	"ossian/internal/lab/predict"
 	"ossian/internal/lab/predict/local"
@@ -52,7 +55,7 @@ func (f *targetFlags) add(c *cobra.Command) {
 func (f *targetFlags) fixed(c *cobra.Command) (settings predict.Settings, err error) {
 	for name, value := range f.settings {
 		if c.Flags().Changed(name) || (name == "tensor-parallel-size" && c.Flags().Changed("tp")) {
-			if err := forecast.Set(&settings, name, *value); err != nil {
+			if err := setting(&settings, name, *value); err != nil {
 				return settings, err
 			}
 		}
@@ -60,18 +63,38 @@ func (f *targetFlags) fixed(c *cobra.Command) (settings predict.Settings, err er
 	return settings, nil
 }
 
+// setting puts a flag into settings. A number of 0, which settings have for the engine's default, is
+// refused: no server runs with it.
+func setting(settings *predict.Settings, name, value string) error {
+	number, err := strconv.ParseFloat(value, 64)
+	isSwitch := strings.Contains(name, "async") || strings.Contains(name, "caching")
+	if err == nil && number == 0 && !isSwitch {
+		return fmt.Errorf("--%s %s: a number above 0 expected; without the flag the engine's default holds", strings.TrimLeft(name, "-"), value)
+	}
+	return forecast.Set(settings, name, value)
+}
+
 // profile is the engine that the flags name, for a machine.
 func (f *targetFlags) profile(on string) (predict.Profile, error) {
 	name, version, _ := strings.Cut(f.engine, "@")
 	switch {
-	case name == "" && on == processors, name == "ossian" && version == "":
-		name, version = "ossian", command.Version()
+	case name == "" && on == processors:
+		name = engines.Ossian
 	case name == "":
-		name, version = "vllm", "0.11.0"
-	case version == "" && name == "vllm":
-		version = "0.11.0"
+		name = engines.VLLM
 	}
-	return predict.Engine(name, version)
+	return predict.Engine(name, cmp.Or(version, usualVersion(name)))
+}
+
+// usualVersion is the version of an engine that is predicted where nobody says one; empty: none is.
+func usualVersion(kind string) string {
+	switch kind {
+	case engines.Ossian:
+		return command.Version()
+	case engines.VLLM:
+		return "0.11.0"
+	}
+	return ""
 }
 
 // readCalibration reads a file of lab calibrate.

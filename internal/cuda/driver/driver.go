@@ -183,7 +183,7 @@ func (e *Error) Error() string {
 // opening it again helps.
 func (e *Error) Sticky() bool {
 	switch e.Code {
-	case 214, 700, 702, 714, 715, 716, 717, 718, 719: // ECC, illegal address and kin, time limit, launch failure
+	case 201, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719: // context gone, ECC, NVLink, contained memory error, illegal address and kin, time limit, assertion, launch failure
 		return true
 	}
 	return false

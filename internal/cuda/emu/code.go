@@ -52,6 +52,9 @@ func read(text []byte) (*ptx.Module, error) {
 
 func (m *Machine) moduleLoad(text []byte) (id driver.Module, err error) {
 	err = m.in("ModuleLoad", "cuModuleLoadDataEx", func(c *context) error {
+		if err := c.refuse(captureUnsupported, "a module cannot be loaded, which takes memory of the card"); err != nil {
+			return err
+		}
 		parsed, err := read(text)
 		if err != nil {
 			return failure(invalidPTX, "%v", err)

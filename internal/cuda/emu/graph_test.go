@@ -61,8 +61,13 @@ func TestCaptureErrors(t *testing.T) {
 		code int
 		end  int // code of CaptureEnd afterwards
 	}{
-		"sync":    {func(b *bench, _ driver.Stream, _ driver.Event) error { return b.StreamSync(b.stream) }, 900, 901},
-		"alloc":   {func(b *bench, _ driver.Stream, _ driver.Event) error { _, err := b.MemAlloc(8); return err }, 900, 901},
+		"sync":   {func(b *bench, _ driver.Stream, _ driver.Event) error { return b.StreamSync(b.stream) }, 900, 901},
+		"alloc":  {func(b *bench, _ driver.Stream, _ driver.Event) error { _, err := b.MemAlloc(8); return err }, 900, 901},
+		"pinned": {func(b *bench, _ driver.Stream, _ driver.Event) error { _, err := b.MemAllocHost(8); return err }, 900, 901},
+		"module": {func(b *bench, _ driver.Stream, _ driver.Event) error {
+			_, err := b.ModuleLoad([]byte(source("")))
+			return err
+		}, 900, 901},
 		"context": {func(b *bench, _ driver.Stream, _ driver.Event) error { return b.Synchronize() }, 900, 901},
 		"copy":    {nil, 906, 901},
 		"query": {func(b *bench, _ driver.Stream, e driver.Event) error {

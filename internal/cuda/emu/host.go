@@ -78,6 +78,9 @@ func (c *context) drop(a *exec.Alloc) {
 
 func (m *Machine) memAllocHost(bytes int) (b []byte, err error) {
 	err = m.in("MemAllocHost", "cuMemAllocHost", func(c *context) error {
+		if err := c.refuse(captureUnsupported, "pinned memory cannot be allocated"); err != nil {
+			return err
+		}
 		if bytes <= 0 {
 			return failure(invalidValue, "an allocation of %d bytes", bytes)
 		}
@@ -91,6 +94,9 @@ func (m *Machine) memAllocHost(bytes int) (b []byte, err error) {
 
 func (m *Machine) memFreeHost(b []byte) error {
 	return m.in("MemFreeHost", "cuMemFreeHost", func(c *context) error {
+		if err := c.refuse(captureUnsupported, "pinned memory cannot be freed"); err != nil {
+			return err
+		}
 		for i, p := range m.pinned {
 			if len(b) == 0 || unsafe.SliceData(p.data) != unsafe.SliceData(b) || len(p.data) != len(b) {
 				continue

@@ -80,21 +80,25 @@ func TestManifest(t *testing.T) {
 	for _, line := range words(t, toolchain+"sources.txt") {
 		product := fmt.Sprintf("%s.sm_%s.ptx", line[0], line[1])
 		products = append(products, product)
-		checkEntry(t, product, parts(t, line[0]+".cu"), entries[product])
+		if !checkEntry(t, product, parts(t, line[0]+".cu"), entries[product]) {
+			continue
+		}
 		ptx, _ := os.ReadFile(product)
 		if head := fmt.Sprintf(".version %s\n.target sm_%s\n", versions[line[1]], line[1]); !bytes.HasPrefix(ptx, []byte(head)) {
 			t.Errorf("%s does not begin with %q", product, head)
 		}
 	}
-	if len(entries) != len(products) {
-		t.Errorf("MANIFEST has %d products, sources.txt %d", len(entries), len(products))
+	for product := range entries {
+		if !slices.Contains(products, product) {
+			t.Errorf("MANIFEST has %s, which nothing in _tools/cuda/sources.txt makes: %s", product, remedy)
+		}
 	}
 	for _, file := range folder(t) {
 		source := strings.HasSuffix(file, ".cu") && !slices.ContainsFunc(products, func(p string) bool {
 			return strings.HasPrefix(p, strings.TrimSuffix(file, "cu")+"sm_")
 		})
 		if source || (strings.HasSuffix(file, ".ptx") && !slices.Contains(products, file)) {
-			t.Errorf("%s is not in _tools/cuda/sources.txt", file)
+			t.Errorf("%s: nothing in _tools/cuda/sources.txt makes it, or is made of it", file)
 		}
 	}
 }
@@ -112,14 +116,19 @@ func folder(t *testing.T) (names []string) {
 	return names
 }
 
+const remedy = "run _tools/cuda/build.sh and commit what it writes"
+
 // checkEntry compares a line of MANIFEST, a digest and then pairs of file and digest, with the
-// files.
-func checkEntry(t *testing.T, product string, parts, entry []string) {
+// files. It returns whether there is a product.
+func checkEntry(t *testing.T, product string, parts, entry []string) bool {
 	t.Helper()
-	const remedy = "run _tools/cuda/build.sh and commit what it writes"
+	if _, err := os.Stat(product); err != nil || entry == nil {
+		t.Errorf("%s was never made, or MANIFEST does not have it: %s", product, remedy)
+		return false
+	}
 	if len(entry) != 1+2*len(parts) {
-		t.Errorf("%s: MANIFEST names %d files, it consists of %v: %s", product, len(entry)/2, parts, remedy)
-		return
+		t.Errorf("%s was made of %d files, now it consists of %v: %s", product, len(entry)/2, parts, remedy)
+		return true
 	}
 	if digest(t, product) != entry[0] {
 		t.Errorf("%s is not what MANIFEST says: %s", product, remedy)
@@ -129,6 +138,7 @@ func checkEntry(t *testing.T, product string, parts, entry []string) {
 			t.Errorf("%s was made of another %s than there is: %s", product, part, remedy)
 		}
 	}
+	return true
 }
 
 func digest(t *testing.T, file string) string {
@@ -141,7 +151,10 @@ func digest(t *testing.T, file string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// loose finds float32 operations that an assembler may fuse with others.
+// atomic finds sums of floats in memory, in whatever order threads come.
+var atomic = regexp.MustCompile(`(?m)^.*\b(atom|red)\.\S*add\S*\.(f16|bf16|f32|f64)\S*\b.*$`)
+
+// loose finds operations of floats that an assembler may fuse with others.
 var loose = regexp.MustCompile(`(?m)^.*\b(add|sub|mul)\.(ftz\.|sat\.)*f(32|64)\b.*$`)
 
 // shared finds static arrays in shared memory.
@@ -159,7 +172,9 @@ func TestProducts(t *testing.T) {
 		if _, err := zip.Write(module.PTX); err != nil {
 			t.Fatal(err)
 		}
-		if at := loose.Find(module.PTX); at != nil {
+		if at := atomic.Find(module.PTX); at != nil {
+			t.Errorf("%s for sm_%s: %q: atomic sums of floats depend on the order of threads", module.Name, module.Arch, bytes.TrimSpace(at))
+		} else if at := loose.Find(module.PTX); at != nil {
 			t.Errorf("%s for sm_%s: %q has no rounding mode: an assembler may fuse it", module.Name, module.Arch, bytes.TrimSpace(at))
 		}
 		for _, name := range module.Entries {
@@ -201,6 +216,12 @@ func staticShared(t *testing.T, ptx []byte) (most int) {
 
 // TestRules plants a breach of each rule.
 func TestRules(t *testing.T) {
+	for line, want := range map[string]bool{"\tred.global.add.f32 [%rd1], %f1;": true, "\t@%p1 atom.shared.add.noftz.bf16x2 %r1, [%r2], %r3;": true,
+		"\tatom.global.add.u32 %r1, [%rd1], 1;": false, "\tadd.rn.f32 %f1, %f2, %f3;": false} {
+		if atomic.MatchString(line) != want {
+			t.Errorf("%q is an atomic sum of floats: %v, want %v", line, !want, want)
+		}
+	}
 	for _, line := range []string{"\tadd.f32 %f1, %f2, %f3;", "\t@%p1 mul.ftz.f32 %f1, %f2, %f3;", "sub.f64 %fd1, %fd2, %fd3;"} {
 		if !loose.MatchString(line) {
 			t.Errorf("%q passes", line)

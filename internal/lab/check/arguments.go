@@ -192,6 +192,9 @@ func (s *seen) start() []string {
 	}
 	switch s.engine {
 	case engines.Ossian:
+		if device, told := s.get("device"); told && strings.HasPrefix(device.value, simulated) {
+			return []string{"ossian", "serve", model, "--device", device.value}
+		}
 		return []string{"ossian", "serve", model}
 	case engines.VLLM:
 		return []string{"vllm", "serve", model}

@@ -48,6 +48,9 @@ type asker struct {
 	header http.Header
 }
 
+// ErrAddress is what Run fails with where the URL could be that of no server.
+var ErrAddress = errors.New("no address of a server: http://HOST:PORT or https://HOST:PORT expected")
+
 // newAsker checks an address.
 func newAsker(base string, access *bench.Access) (*asker, error) {
 	if !strings.Contains(base, "://") {
@@ -55,7 +58,7 @@ func newAsker(base string, access *bench.Access) (*asker, error) {
 	}
 	at, err := url.Parse(base)
 	if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || at.RawQuery != "" || at.Fragment != "" {
-		return nil, fmt.Errorf("%.200q is no address of a server: http://HOST:PORT or https://HOST:PORT expected", base)
+		return nil, fmt.Errorf("%.200q: %w", base, ErrAddress)
 	}
 	at.Path = strings.TrimSuffix(strings.TrimRight(at.Path, "/"), "/v1") // as clients of OpenAI have it
 	out := &asker{base: strings.TrimRight(at.String(), "/"), header: http.Header{}}

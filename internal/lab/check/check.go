@@ -70,7 +70,8 @@ type Row struct {
 	Evidence []Evidence `json:"evidence"`
 	Effect   Effect     `json:"effect"`
 	Change   *Change    `json:"change,omitempty"`  // what turns it on; nil = nothing that is known
-	Command  string     `json:"command,omitempty"` // the same, to be typed
+	Do       string     `json:"do,omitempty"`      // the same in words: which flag to add or to drop
+	Command  string     `json:"command,omitempty"` // the same, to be typed; empty: it is not known how the server was started
 }
 
 // Areas are those of lab.md 6, in the order of the table. Every one has at least one row.
@@ -121,6 +122,7 @@ type Server struct {
 	Model, Root          string            // the name in requests, and what it goes back to
 	Settings             map[string]string // by the engine's own names, as they were seen
 	Local                bool              // on this machine
+	Played               *Played           // nil = it computes
 	Served               Served
 }
 
@@ -136,7 +138,8 @@ type Report struct {
 	Engine   string     `json:"engine"`
 	Version  string     `json:"version,omitempty"`
 	Model    string     `json:"model,omitempty"`
-	Known    []Evidence `json:"known_by"` // how the engine was recognised
+	Played   *Played    `json:"played,omitempty"` // what a simulated device plays: this is judged, and not Model
+	Known    []Evidence `json:"known_by"`         // how the engine was recognised
 	Others   []string   `json:"others,omitempty"`
 	Asked    []Asked    `json:"asked"`
 	Argv     []string   `json:"argv,omitempty"`
@@ -159,7 +162,7 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 		return nil, err
 	}
 	server := seen.server()
-	report := &Report{URL: seen.url, Engine: seen.engine, Version: seen.version, Model: seen.model, Known: seen.knownBy, Others: seen.others,
+	report := &Report{URL: seen.url, Engine: seen.engine, Version: seen.version, Model: seen.model, Played: server.Played, Known: seen.knownBy, Others: seen.others,
 		Asked: seen.asked, Argv: seen.argv, Notes: seen.notes}
 	report.Now = seen.counters()
 	if options.Measure != nil {
@@ -215,7 +218,7 @@ func (s *seen) rows(system []Fact) []Row {
 		row := &out[i]
 		row.Effect = Effect{Origin: NotKnown}
 		if row.Change != nil && row.State == Off {
-			row.Command = s.command(row.Change)
+			row.Do, row.Command = s.remedy(row.Change)
 		}
 	}
 	return out

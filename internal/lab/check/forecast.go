@@ -62,7 +62,11 @@ func (f *Forecast) simulate(ctx context.Context, server *Server, settings predic
 	if err != nil {
 		return nil, nil, err
 	}
-	profile, err := predict.Engine(server.Engine, server.Version)
+	name, version := server.Engine, server.Version
+	if server.Played != nil && server.Played.Engine != "" {
+		name, version, _ = strings.Cut(server.Played.Engine, "@")
+	}
+	profile, err := predict.Engine(name, version)
 	if err != nil {
 		return nil, nil, err
 	}

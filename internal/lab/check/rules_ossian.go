@@ -37,31 +37,48 @@ var ossianRules = []rule{
 		return On, "", nil
 	}, "kv_dtype"),
 	eightBits(set("kv-cache-dtype", "fp8"), "kv_dtype"),
-	below(areaKV, "KV capacity", without("num-gpu-blocks-override", "gpu-memory-utilization"), "num_blocks", "num_blocks_auto"),
+	computed(below(areaKV, "KV capacity", without("num-gpu-blocks-override", "gpu-memory-utilization"), "num_blocks", "num_blocks_auto")),
 	room(ownCounters, without("num-gpu-blocks-override", "gpu-memory-utilization")),
 	{areaSpeculation, "speculation", ownSpeculation},
 	real(areaSampling, "sampling kernel", On, "tokens are chosen within the step, over the rows that it samples"),
 	interval("stream-interval", "stream_interval"),
-	{areaFront, "quiet log", func(s *seen) (verdict, bool) {
-		level, ok := s.get("log_level")
-		out := verdict{state: On, evidence: s.evidence("log_level", "access_log")}
-		if ok && level.value == "debug" {
-			out.state, out.change = Off, without("log-level")
-		}
-		return out, true
-	}},
+	{areaFront, "quiet log", quietLog},
 	always(areaFront, "front end without an interpreter", On, "one process, whose connections share no lock with the steps"),
 }
 
-// real is always for a device that computes: of one that plays a machine nothing is known.
+// real is always for a device that computes.
 func real(area, name string, state State, why string) rule {
-	whole := always(area, name, state, why)
-	return rule{area, name, func(s *seen) (verdict, bool) {
-		if device, told := s.get("device"); told && strings.HasPrefix(device.value, "sim:") {
+	return computed(always(area, name, state, why))
+}
+
+// computed is a rule for a device that computes: of one that plays a machine nothing is known.
+func computed(whole rule) rule {
+	return rule{whole.area, whole.name, func(s *seen) (verdict, bool) {
+		if device, told := s.get("device"); told && strings.HasPrefix(device.value, simulated) {
 			return verdict{state: Unknown, evidence: []Evidence{{device.Source, "device=" + clip(device.value) + ": it plays a machine and computes nothing"}}}, true
 		}
 		return whole.judge(s)
 	}}
+}
+
+// quietLog judges how much the log has of every request: the level of debugging, and a line for each,
+// which is written from the level of information down.
+func quietLog(s *seen) (verdict, bool) {
+	out := verdict{state: On, evidence: s.evidence("log_level", "access_log")}
+	level, _ := s.get("log_level")
+	lines, known := s.truth("access_log")
+	each := known && lines && (level.value == "" || level.value == "info" || level.value == "debug")
+	switch {
+	case each:
+		out.state, out.reason = Off, "a line is written for every request"
+		out.change = &Change{Set: map[string]string{"no-access-log": ""}, Remove: []string{"access-log"}}
+		if level.value == "debug" {
+			out.change.Remove = append(out.change.Remove, "log-level")
+		}
+	case level.value == "debug":
+		out.state, out.change = Off, without("log-level")
+	}
+	return out, true
 }
 
 // oneDevice judges the split over devices: those of this build compute as one, as the label of the device says.

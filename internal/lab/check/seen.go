@@ -312,6 +312,9 @@ func (s *seen) server() *Server {
 	if named, ok := s.get("model", "model_path", "model_tag"); ok {
 		out.Root = named.value
 	}
+	if out.Played = s.played(); out.Played != nil && out.Played.Model != "" {
+		out.Root = out.Played.Model
+	}
 	// Names of counters are those of the report's figures.
 	told := map[string]float64{}
 	for _, one := range s.counters().Counters {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ossian/internal/lab/check/exposition"
 	"ossian/internal/lab/engines"
 )
 
@@ -189,7 +190,10 @@ func (p *logPattern) captured(match []string) (out []capture) {
 		switch {
 		case group == "" || match[i] == "":
 		case group == "members":
-			for _, one := range readMembers(match[i]) {
+			for _, one := range exposition.Members(match[i]) {
+				if secret(one[0]) {
+					continue
+				}
 				out = append(out, capture{name: one[0], value: one[1], text: one[0] + "=" + one[1]})
 			}
 		case group == "variables":
@@ -204,46 +208,5 @@ func (p *logPattern) captured(match []string) (out []capture) {
 			out = append(out, capture{name: group, value: strings.TrimRight(match[i], ".,"), whole: true})
 		}
 	}
-	return out
-}
-
-// readMembers reads name=value, … and 'name': value, … as Python prints them; what is inside brackets
-// belongs to the value.
-func readMembers(text string) (out [][2]string) {
-	depth, begin := 0, 0
-	var quoted byte
-	member := func(part string) {
-		part = strings.TrimSpace(part)
-		// Whichever separator comes first: a value may hold the other.
-		at := strings.IndexAny(part, "=:")
-		if at <= 0 {
-			return
-		}
-		name := strings.Trim(strings.TrimSpace(part[:at]), `'"`)
-		if value := strings.Trim(strings.TrimSpace(part[at+1:]), `'"`); !strings.ContainsAny(name, " {[(") && !secret(name) && len(value) < 1<<12 {
-			out = append(out, [2]string{name, value})
-		}
-	}
-	for i := 0; i < len(text); i++ {
-		letter := text[i]
-		switch {
-		case quoted != 0:
-			if letter == '\\' {
-				i++
-			} else if letter == quoted {
-				quoted = 0
-			}
-		case letter == '\'' || letter == '"':
-			quoted = letter
-		case strings.IndexByte("([{", letter) >= 0:
-			depth++
-		case strings.IndexByte(")]}", letter) >= 0:
-			depth = max(depth-1, 0)
-		case letter == ',' && depth == 0:
-			member(text[begin:i])
-			begin = i + 1
-		}
-	}
-	member(text[begin:])
 	return out
 }

@@ -20,7 +20,8 @@ type Predictor interface {
 // A Step is one thing to do.
 type Step struct {
 	Name    string `json:"name"`
-	Command string `json:"command"`
+	Do      string `json:"do,omitempty"` // in words
+	Command string `json:"command,omitempty"`
 	Effect  Effect `json:"effect"`
 }
 
@@ -45,8 +46,8 @@ func effects(ctx context.Context, options *Options, s *seen, report *Report) {
 		if row.Effect.Origin == NotKnown {
 			unknown++
 		}
-		if row.Effect.Origin != NotKnown && row.Effect.Low > leastGain && row.Command != "" {
-			report.Steps = append(report.Steps, Step{Name: row.Area + ": " + row.Name, Command: row.Command, Effect: row.Effect})
+		if row.Effect.Origin != NotKnown && row.Effect.Low > leastGain && row.Do != "" {
+			report.Steps = append(report.Steps, Step{Name: row.Area + ": " + row.Name, Do: row.Do, Command: row.Command, Effect: row.Effect})
 			changes = append(changes, row.Change)
 		}
 	}
@@ -54,7 +55,8 @@ func effects(ctx context.Context, options *Options, s *seen, report *Report) {
 	if len(changes) > 1 {
 		all := joined(changes)
 		if effect := predicted(ctx, options.Predictor, server, workload, all); effect.Origin != NotKnown {
-			report.Steps = append(report.Steps, Step{Name: "all of them together", Command: s.command(all), Effect: effect})
+			do, command := s.remedy(all)
+			report.Steps = append(report.Steps, Step{Name: "all of them together", Do: do, Command: command, Effect: effect})
 		}
 	}
 	report.StepNote = note(len(report.Steps), unknown)

@@ -115,9 +115,9 @@ func (f systemFiles) numa() Fact {
 	if !ok {
 		return missing("memory near its processors (NUMA)", file)
 	}
-	fact := Fact{Name: "memory near its processors (NUMA)", Value: "nodes " + nodes, Origin: "file /" + file, State: Unknown}
+	fact := Fact{Name: "memory near its processors (NUMA)", Value: "numbers of its nodes: " + nodes, Origin: "file /" + file, State: Unknown}
 	if nodes == "0" {
-		fact.State, fact.Note = Impossible, "there is one node"
+		fact.Value, fact.State, fact.Note = "one node", Impossible, "there is one node"
 	}
 	return fact
 }

@@ -32,6 +32,9 @@ func (r *Report) Text() string {
 		name += " " + r.Version
 	}
 	d.line("%s: %s, model %s", r.URL, name, orNone(r.Model))
+	if r.Played != nil {
+		d.line("  it plays %s and computes nothing: figures below are of what it plays", r.Played)
+	}
 	for _, one := range r.Known {
 		d.line("  known by %s: %s", one.Source, one.Text)
 	}
@@ -147,12 +150,20 @@ func (d *document) missing(rows []Row) {
 	for i := range rows {
 		row := &rows[i]
 		d.line("  %s: %s%s", row.Area, row.Name, reason(row))
-		if row.Command != "" {
-			d.line("    %s", row.Command)
-		}
+		d.remedy(row.Do, row.Command)
 		if row.Effect.Why != "" {
 			d.line("    effect unknown: %s", row.Effect.Why)
 		}
+	}
+}
+
+// remedy is what to do, in words and as a command.
+func (d *document) remedy(do, command string) {
+	if do != "" {
+		d.line("    %s", do)
+	}
+	if command != "" {
+		d.line("    %s", command)
 	}
 }
 
@@ -161,7 +172,7 @@ func (d *document) steps(r *Report) {
 	for i := range r.Steps {
 		step := &r.Steps[i]
 		d.line("  %s: %s", step.Name, effectText(&step.Effect, Off))
-		d.line("    %s", step.Command)
+		d.remedy(step.Do, step.Command)
 	}
 	if r.StepNote != "" {
 		d.line("  %s", r.StepNote)

@@ -3,7 +3,10 @@
 // a figure that is not in it cannot be printed.
 package ledger
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Kind says what a line is about.
 type Kind string
@@ -50,6 +53,7 @@ type Campaign struct {
 	Plan      string            `json:"plan"`                // SHA-256 of the plan as run
 	Seed      uint64            `json:"seed"`                // of everything that is drawn
 	Simulated bool              `json:"simulated,omitempty"` // every figure comes from a clock, none from a server
+	Flags     []string          `json:"flags,omitempty"`     // of the command beside the plan, without which it would measure something else
 	Version   string            `json:"version"`             // of Ossian: the client of every trial
 	Compared  []Compared        `json:"compared,omitempty"`  // results of others, shown beside ours and never candidates
 }
@@ -276,6 +280,18 @@ type Decision struct {
 	Blocks   int       `json:"blocks,omitempty"`
 	Rule     string    `json:"rule"`             // the test and its level, in words
 	Reason   string    `json:"reason,omitempty"` // in words, for the table of what was not kept
+}
+
+// IsTime reports whether less of a metric is better.
+func IsTime(metric string) bool { return strings.HasSuffix(metric, "_ms") || metric == "duration" }
+
+// Gained turns an effect on a metric so that more is better: of a time it is how much less there is. nil
+// stays nil.
+func Gained(metric string, effect *Interval) *Interval {
+	if effect == nil || !IsTime(metric) {
+		return effect
+	}
+	return &Interval{Value: -effect.Value, Low: -effect.High, High: -effect.Low}
 }
 
 // Note is something a reader should know that is none of the above.

@@ -31,7 +31,10 @@ type Options struct {
 
 // Read returns the plan that a file's content describes. Its error joins *Error, one for each mistake.
 func Read(data []byte, opts Options) (*Plan, error) {
-	root, err := parse(data)
+	root, err := parse(data, "a plan")
+	if errors.Is(err, errEmpty) {
+		return nil, errors.New("a plan expected, found an empty file; `ossian lab run --example` prints one")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -52,16 +55,19 @@ func Read(data []byte, opts Options) (*Plan, error) {
 	return &plan.plan, nil
 }
 
-// parse returns the mapping that is the only document of a file.
-func parse(data []byte) (*yaml.Node, error) {
+// errEmpty is what parse returns of a file without anything but remarks.
+var errEmpty = errors.New("an empty file")
+
+// parse returns the mapping that is the only document of a file, which is what it is called.
+func parse(data []byte, what string) (*yaml.Node, error) {
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("a plan of at most %d bytes expected, found %d", maxFile, len(data))
+		return nil, fmt.Errorf("%s of at most %d bytes expected, found %d", what, maxFile, len(data))
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		return nil, errors.New("a plan expected, found an empty file; `ossian lab run --example` prints one")
+		return nil, errEmpty
 	case err != nil:
 		return nil, err
 	}
@@ -71,10 +77,10 @@ func parse(data []byte) (*yaml.Node, error) {
 	root := followed(document.Content[0])
 	budget := maxNodes
 	if !small(root, &budget, 0) {
-		return nil, fmt.Errorf("a plan of at most %d values, %d deep, expected: aliases make this one larger", maxNodes, maxNodeDepth)
+		return nil, fmt.Errorf("%s of at most %d values, %d deep, expected: aliases make this one larger", what, maxNodes, maxNodeDepth)
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, &Error{Key: "the plan", Line: root.Line, Expected: "a mapping of names such as model and engines expected", Found: shown(root)}
+		return nil, &Error{Key: "the " + strings.TrimPrefix(what, "a "), Line: root.Line, Expected: "a mapping of names to values expected", Found: shown(root)}
 	}
 	return root, nil
 }
@@ -92,8 +98,8 @@ func small(node *yaml.Node, budget *int, depth int) bool {
 // a number is the place in a list, from 0.
 func override(root *yaml.Node, set string) error {
 	path, text, ok := strings.Cut(set, "=")
-	if !ok || path == "" {
-		return fmt.Errorf("--set %s: NAME.NAME=VALUE expected", set)
+	if !ok || slices.Contains(strings.Split(path, "."), "") {
+		return fmt.Errorf("--set %s: NAME.NAME=VALUE expected, with no name empty", set)
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
@@ -178,16 +184,18 @@ func (r *planReader) read(root *yaml.Node) {
 		"workloads":  r.workloads,
 		"generalise": later(&r.nodes.generalise),
 		"equality":   r.equality,
-		"compare":    func(e entry) { r.plan.Compare = r.texts(e, "names of result files and ledgers") },
-		"cache":      func(e entry) { r.plan.Cache = r.oneOf(e, CacheReset, CacheSalt, CacheCarry) },
-		"seed":       func(e entry) { r.plan.Seed = uint64(r.integer(e, 0, 1<<31-1)) },
+		"compare": func(e entry) {
+			r.plan.Compare, r.plan.CompareLine = r.texts(e, "names of result files and ledgers"), e.line
+		},
+		"cache": func(e entry) { r.plan.Cache = r.oneOf(e, CacheReset, CacheSalt, CacheCarry) },
+		"seed":  func(e entry) { r.plan.Seed = uint64(r.integer(e, 0, 1<<31-1)) },
 	})
 	r.complete()
 }
 
 // complete fills in what was not said and reads what refers to other parts.
 func (r *planReader) complete() {
-	if len(r.plan.Models) == 0 {
+	if len(r.plan.Models) == 0 && !r.misspelt("model") && !r.misspelt("models") {
 		r.failAt("model", 0, "the model to serve expected", "")
 	}
 	if len(r.plan.Engines) == 0 && len(r.errs) == 0 {
@@ -196,8 +204,12 @@ func (r *planReader) complete() {
 	if len(r.plan.Workloads) == 0 && len(r.errs) == 0 {
 		r.failAt("workloads", 0, "at least one workload expected, such as short: {dataset: random, input_len: 128, output_len: 4, num_prompts: 1000}", "")
 	}
-	if r.nodes.options != nil {
+	// What a misspelt key would have defined is not there: who refers to it is not wrong for that.
+	if r.nodes.options != nil && !(r.misspelt("engines") && len(r.plan.Engines) == 0) {
 		r.options(*r.nodes.options)
+	}
+	if r.misspelt("workloads") && len(r.plan.Workloads) == 0 {
+		return
 	}
 	if r.nodes.generalise != nil {
 		r.generalise(*r.nodes.generalise)

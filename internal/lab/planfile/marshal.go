@@ -195,6 +195,7 @@ func writtenOptionOf(o *Option) (writtenOption, error) {
 // Equal reports whether two plans are the same but for the lines that they were read from.
 func (p *Plan) Equal(other *Plan) bool {
 	plain := func(p Plan) Plan {
+		p.CompareLine = 0
 		p.Engines, p.Options, p.Workloads = slices.Clone(p.Engines), slices.Clone(p.Options), slices.Clone(p.Workloads)
 		for i := range p.Engines {
 			p.Engines[i].Line = 0

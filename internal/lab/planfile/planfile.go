@@ -7,19 +7,20 @@ import "time"
 
 // Plan is a campaign before it begins.
 type Plan struct {
-	Name       string
-	Models     []string // one chapter of the report each
-	Objective  Objective
-	Budget     Budget
-	Machine    Machine
-	Engines    []Engine // in the file's order; the first is the baseline where nothing else decides
-	Options    []Option
-	Workloads  []Workload // those of the plan, then those that Generalise names and the plan does not have
-	Generalise []string   // workloads that baseline and winner run at the end
-	Equality   Equality
-	Compare    []string // result files and ledgers that become columns, never candidates
-	Cache      string   // CacheReset, CacheSalt or CacheCarry
-	Seed       uint64   // of prompts, orders and noise
+	Name        string
+	Models      []string // one chapter of the report each
+	Objective   Objective
+	Budget      Budget
+	Machine     Machine
+	Engines     []Engine // in the file's order; the first is the baseline where nothing else decides
+	Options     []Option
+	Workloads   []Workload // those of the plan, then those that Generalise names and the plan does not have
+	Generalise  []string   // workloads that baseline and winner run at the end
+	Equality    Equality
+	Compare     []string // result files and ledgers that become columns, never candidates
+	CompareLine int      // in the file, for errors
+	Cache       string   // CacheReset, CacheSalt or CacheCarry
+	Seed        uint64   // of prompts, orders and noise
 }
 
 // How trials are kept from finding the prompts of earlier ones in the server's prefix cache.

@@ -178,7 +178,7 @@ func TestBadPlans(t *testing.T) {
 // TestAllMistakes reports several at once.
 func TestAllMistakes(t *testing.T) {
 	_, err := read("modle: m\nseed: x\nworkloads: {w: {input_len: 1}}\n")
-	if err == nil || strings.Count(err.Error(), "\n") < 3 {
+	if err == nil || strings.Count(err.Error(), "\n") != 2 { // that the model is missing is the misspelt key
 		t.Errorf("got %v", err)
 	}
 }
@@ -206,4 +206,29 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("incomplete: %+v", plan)
 		}
 	})
+}
+
+// One mistake is one error, in words that hold: what was meant, and nothing about what the misspelt key would
+// have defined.
+func TestOneMistake(t *testing.T) {
+	for text, want := range map[string]string{
+		"model: m\nworkload: {w: {input_len: 8, output_len: 8}}\nobjective: {maximize: output_throughput, on: w}\ngeneralise: [w]": "line 2: workload: unknown key; did you mean workloads?",
+		"model: m\nengine: {vllm: {}}\noptions: [{engine: vllm, flags: {a: [1]}}]\nworkloads: {w: {input_len: 8, output_len: 8}}":  "line 2: engine: unknown key; did you mean engines?",
+		"modl: m\nworkloads: {w: {input_len: 8, output_len: 8}}":                                                                   "line 1: modl: unknown key; did you mean model?",
+		"model: m\nworkloads: {w: {input_len: 8, output_len: 8, rate: 5}}":                                                         "workloads.w.rate: unknown key; did you mean request_rate?",
+		"model: m\nworkloads: {w: {input_len: 8, output_len: 8, concurrency: 5}}":                                                  "did you mean max_concurrency?",
+		"model: m\nworkloads: {w: {input: 8, output_len: 8}}":                                                                      "did you mean input_len?",
+		"model: m\nworkloads: {w: {input_len: 8, output_len: 8, request_rate: }}":                                                  "workloads.w.request_rate: a number above 0 expected, in requests per second, or inf, found nothing",
+	} {
+		_, err := Read([]byte(text), Options{Kinds: kinds})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s\n%v, want %s alone", text, err, want)
+		}
+	}
+	for _, set := range []string{"..=5", "a..b=5", ".a=1", "a.=1", "=1"} {
+		_, err := Read([]byte("model: m\n"), Options{Kinds: kinds, Set: []string{set}})
+		if err == nil || !strings.Contains(err.Error(), "--set "+set+": NAME.NAME=VALUE expected") {
+			t.Errorf("--set %s: %v", set, err)
+		}
+	}
 }

@@ -39,7 +39,14 @@ const maxErrors = 20
 // reader goes through the nodes of a plan and collects what is wrong, so that a user mends all of it in
 // one go. Its methods return zero values for what they have complained about.
 type reader struct {
-	errs []error
+	errs  []error
+	meant string // by misspelt keys of the whole, as hints have it
+}
+
+// misspelt reports whether a key of the whole stands there under another name: what seems to be missing does
+// not need a complaint of its own.
+func (r *reader) misspelt(key string) bool {
+	return strings.Contains(r.meant, "did you mean "+key+"?")
 }
 
 // fail notes a mistake at a node.
@@ -141,11 +148,29 @@ func (r *reader) fields(key string, node *yaml.Node, what string, known map[stri
 		read, ok := known[e.name]
 		if !ok {
 			names := slices.Sorted(maps.Keys(known))
-			r.failAt(e.key, e.line, "unknown key"+nearest.Hint(e.name, names)+" (known here: "+strings.Join(names, ", ")+")", "")
+			meant := hint(e.name, names)
+			if key == "" {
+				r.meant += meant
+			}
+			r.failAt(e.key, e.line, "unknown key"+meant+" (known here: "+strings.Join(names, ", ")+")", "")
 			continue
 		}
 		read(e)
 	}
+}
+
+// hint is the key that was meant by another one: one that has it as its last or first word, as request_rate
+// has rate, else the one that is spelt most like it.
+func hint(name string, known []string) string {
+	for _, has := range []func(key string) bool{
+		func(key string) bool { return strings.HasSuffix(key, "_"+name) },
+		func(key string) bool { return strings.HasPrefix(key, name+"_") },
+	} {
+		if fits := slices.DeleteFunc(slices.Clone(known), func(key string) bool { return !has(key) }); len(fits) == 1 {
+			return "; did you mean " + fits[0] + "?"
+		}
+	}
+	return nearest.Hint(name, known)
 }
 
 // text reads a scalar that is not empty.

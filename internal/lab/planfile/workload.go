@@ -68,7 +68,7 @@ func (r *planReader) readWorkload(e entry) Workload {
 		"range_ratio": func(e entry) { load.RangeRatio = r.share(e) },
 		"request_rate": func(e entry) {
 			if e.node.Value != "inf" && e.node.Value != ".inf" {
-				load.RequestRate = r.number(e, "requests per second, or inf,")
+				load.RequestRate = r.number(e, "requests per second, or inf")
 			}
 		},
 		"max_concurrency": func(e entry) { load.MaxConcurrency = r.integer(e, 1, 1_000_000) },
@@ -168,7 +168,11 @@ func (r *planReader) objective() {
 				for _, load := range r.plan.Workloads {
 					names = append(names, load.Name)
 				}
-				r.fail(e.key, e.node, "one of the workloads "+strings.Join(names, ", ")+" expected"+nearest.Hint(goal.On, names))
+				expected := "one of the workloads " + strings.Join(names, ", ") + " expected" + nearest.Hint(goal.On, names)
+				if len(names) == 0 {
+					expected = "a workload expected, of which the plan has none"
+				}
+				r.fail(e.key, e.node, expected)
 			}
 		},
 		"per": func(e entry) { goal.Per = r.oneOf(e, "gpu") },

@@ -69,6 +69,18 @@ type Candidate struct {
 // measured on the same prompts. Who was due and is missing has failed.
 type Block map[string]float64
 
+// A Hold says what keeps a candidate from winning that is no part of the objective, such as
+// a bound on another metric.
+type Hold int
+
+// Holds of candidates. Who is not free may not end the race of a rival: it may turn out
+// that only the rival can be used.
+const (
+	Free   Hold = iota // nothing does
+	Unsure             // whether it can win is not known yet
+	Barred             // it cannot
+)
+
 // A Turn is the block to measure next: its number, from 1, and who runs in which order.
 // The baseline is among them.
 type Turn struct {
@@ -108,6 +120,7 @@ type runner struct {
 	since    int  // block of the verdict
 	racing   bool // due in the next block
 	equal    bool // within the zone of indifference of the best of its group
+	hold     Hold
 }
 
 // torn says that intervals of earlier and later blocks exclude each other.
@@ -176,7 +189,11 @@ func (r *Race) due() []string {
 
 // Add takes a measured block. An error leaves the race as it was: a name that is not in
 // the race, or a value that is no objective (zero, negative, not finite).
-func (r *Race) Add(block Block) error {
+func (r *Race) Add(block Block) error { return r.AddHeld(block, nil) }
+
+// AddHeld is Add with what keeps candidates from winning, by name, as all blocks up to this
+// one have it; who is not named is free.
+func (r *Race) AddHeld(block Block, holds map[string]Hold) error {
 	for name, value := range block {
 		if name != r.baseline && !slices.ContainsFunc(r.runners, func(runner *runner) bool { return runner.Name == name }) {
 			return fmt.Errorf("race: block %d: %q is neither the baseline nor a candidate", len(r.blocks)+1, name)
@@ -197,6 +214,7 @@ func (r *Race) Add(block Block) error {
 	}
 	fresh := map[*runner]bool{}
 	for _, runner := range r.runners {
+		runner.hold = holds[runner.Name]
 		value, measured := kept[runner.Name]
 		switch {
 		case measured && heard:

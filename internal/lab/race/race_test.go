@@ -291,3 +291,35 @@ func TestRule(t *testing.T) {
 		}
 	}
 }
+
+// A candidate that cannot win, or may not, beats nobody; whom it had beaten is back when it turns out
+// that it cannot.
+func TestHolds(t *testing.T) {
+	block := Block{"base": 100, "fast": 200, "fair": 150}
+	for _, c := range []struct {
+		name   string
+		holds  []Hold // of fast, by block
+		beaten string // who has beaten fair in the end
+		racing []string
+	}{
+		{"free", []Hold{Free, Free, Free, Free}, "fast", nil},
+		{"barred", []Hold{Barred, Barred, Barred, Barred}, "", nil},
+		{"unsure", []Hold{Unsure, Unsure, Unsure, Unsure}, "", nil},
+		{"barred at last", []Hold{Free, Free, Free, Barred}, "", nil},
+		{"free at last", []Hold{Barred, Barred, Unsure, Free}, "fast", nil},
+	} {
+		race, err := New(Rules{}, "base", named("fast", "fair"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hold := range c.holds {
+			if err := race.AddHeld(block, map[string]Hold{"fast": hold}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fair := race.State().Standings[1]
+		if fair.Verdict != Accepted || fair.Beaten != c.beaten || !reflect.DeepEqual(race.due(), c.racing) {
+			t.Errorf("%s: %+v; due %v", c.name, fair, race.due())
+		}
+	}
+}

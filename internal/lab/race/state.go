@@ -155,11 +155,18 @@ func (r *Race) verdict(runner *runner) (Verdict, string) {
 }
 
 // eliminate drops who cannot be the best of a group: its whole interval lies below the
-// lower end of a rival's.
+// lower end of a rival's that can win. Who was beaten by one that no longer can is back.
 func (r *Race) eliminate(group []*runner) {
 	for _, runner := range group {
 		for _, rival := range group {
-			stands := !rival.torn() && rival.failures < r.rules.Failures
+			if rival.Name == runner.beaten && rival.hold != Free {
+				runner.beaten, runner.defeat = "", Comparison{}
+			}
+		}
+	}
+	for _, runner := range group {
+		for _, rival := range group {
+			stands := !rival.torn() && rival.failures < r.rules.Failures && rival.hold == Free
 			if runner.beaten == "" && stands && rival.low > runner.high && !runner.torn() {
 				runner.beaten = rival.Name
 			}
@@ -190,19 +197,21 @@ func (r *Race) contend(group []*runner) {
 		comparison := r.compare(best, other, len(accepted))
 		other.equal = comparison.Equal
 		other.racing = !comparison.Separated && !comparison.Equal
-		if comparison.Separated { // final: it gets no more blocks, and the best one's mean moves on
+		if comparison.Separated && best.hold == Free { // final: it gets no more blocks, and the best one's mean moves on
 			other.beaten, other.defeat = best.Name, comparison
 		}
 		contested = contested || other.racing
 	}
+	// That it is unsure whether the best one can win is no reason to go on: to look until it is sure would
+	// find it sure by chance.
 	best.racing = contested || undecided
 }
 
-// standing returns the accepted, unbeaten candidates of a group, the best first.
+// standing returns the accepted, unbeaten candidates of a group that may win, the best first.
 func standing(group []*runner) []*runner {
 	var accepted []*runner
 	for _, runner := range group {
-		if runner.verdict == Accepted && runner.beaten == "" {
+		if runner.verdict == Accepted && runner.beaten == "" && runner.hold != Barred {
 			accepted = append(accepted, runner)
 		}
 	}

@@ -70,7 +70,6 @@ func (c *chapter) conclusion(level int) {
 
 // verdict is one sentence of what was decided.
 func (c *chapter) verdict() {
-	objective := c.nameOf(c.campaign.Objective.Metric)
 	switch {
 	case c.decided == nil:
 		c.paragraph(say("Nothing is decided yet."))
@@ -81,8 +80,9 @@ func (c *chapter) verdict() {
 	case c.decided.Effect == nil:
 		c.paragraph(say("Recommended: ").code(flagsOf(&c.winner)).and(" on " + c.engine + ". " + sentence(c.decided.Reason)))
 	default:
-		c.paragraph(say("Recommended: ").code(flagsOf(&c.winner)).and(" on " + c.engine + ": " + objective + " ").bold(share(c.decided.Effect.Value)).
-			and(fmt.Sprintf(" %s over its defaults on %s, measured in %s. ", bracket(c.decided.Effect), c.campaign.Objective.Workload, plural(c.decided.Blocks, "block")) + sentence(c.decided.Reason)))
+		objective, value, interval := c.gained(c.campaign.Objective.Metric, c.decided.Effect)
+		c.paragraph(say("Recommended: ").code(flagsOf(&c.winner)).and(" on " + c.engine + ": " + objective + " ").bold(value).
+			and(fmt.Sprintf(" %s over its defaults on %s, %s in %s. ", interval, c.campaign.Objective.Workload, c.measured(), plural(c.decided.Blocks, "block")) + sentence(c.decided.Reason)))
 	}
 	c.paragraph(say("Intervals are those of 95 % at any stopping point; every figure is computed from ").file(ledger.FileName).and("."))
 }
@@ -238,7 +238,7 @@ func (c *chapter) regressions() (out []text) {
 			low, high = -effect.High, -effect.Low
 		}
 		if high < 0 && low <= high {
-			out = append(out, say("").bold("Worse on "+decision.Workload).and(fmt.Sprintf(": %s %s %s.", c.nameOf(decision.Metric), share(effect.Value), bracket(effect))))
+			out = append(out, say("").bold("Worse on "+decision.Workload).and(": "+words(c.gained(decision.Metric, effect))+"."))
 		}
 	}
 	return out
@@ -273,7 +273,7 @@ func (c *chapter) uncertain() (out []text) {
 		}
 		line := say(what + " ").code(decision.Subject).and(": ").bold("not decided")
 		if decision.Effect != nil {
-			line = line.and(fmt.Sprintf(", %s %s after %s", share(decision.Effect.Value), bracket(decision.Effect), plural(decision.Blocks, "block")))
+			line = line.and(", " + words(c.gained(decision.Metric, decision.Effect)) + " after " + plural(decision.Blocks, "block"))
 		}
 		out = append(out, line.and("."))
 	}
@@ -290,6 +290,9 @@ func (c *chapter) uncertain() (out []text) {
 	}
 	return out
 }
+
+// words sets words beside each other.
+func words(name, value, interval string) string { return name + " " + value + " " + interval }
 
 // nan is a value that is not there.
 var nan = math.NaN()

@@ -28,7 +28,11 @@ func (c *chapter) summary(level int) {
 			if best.Verdict == ledger.Kept {
 				gained = gain(best)
 			}
-			row = cells(option.Name, gained, bracket(Gained(best)), best.Verdict)
+			name := option.Name
+			if len(c.onOption(option)) > 1 { // the gain is that of one of several
+				name += ": " + flagsOf(best.Setting)
+			}
+			row = cells(name, gained, bracket(Gained(best)), best.Verdict)
 		}
 		rows = append(rows, row)
 	}
@@ -47,7 +51,7 @@ func (c *chapter) together() {
 		}
 		product := "-"
 		if decision.Product != nil {
-			product = share(gained(decision.Metric, &ledger.Interval{Value: *decision.Product}).Value)
+			product = share(ledger.Gained(decision.Metric, &ledger.Interval{Value: *decision.Product}).Value)
 		}
 		joint = append(joint, []cell{of(say("").code(flagsOf(decision.Setting))), of(say(product)), of(say(gain(&decision))), of(say(bracket(Gained(&decision)))), of(say(decision.Verdict)), of(say(decision.Reason))})
 	}
@@ -57,7 +61,7 @@ func (c *chapter) together() {
 	}
 	if len(joint) > 0 {
 		c.paragraph(say("Options together:"))
-		c.table([]string{"Setting", ">Product of single gains", ">Measured together", "95 % interval", "Interaction", "Why"}, joint)
+		c.table([]string{"Setting", ">Product of single gains", ">" + c.measuredHead() + " together", "95 % interval", "Interaction", "Why"}, joint)
 	}
 }
 
@@ -155,8 +159,12 @@ func (c *chapter) failures(level int) {
 	}
 }
 
-// predictions are set beside what was measured, with their error.
+// predictions are set beside what was measured, with their error. The figures of a simulation are made of
+// them, so that to compare them would tell nothing.
 func (c *chapter) predictions(level int) {
+	if c.campaign.Simulated {
+		return
+	}
 	metric := c.campaign.Objective.Metric
 	var rows [][]cell
 	inside, all := 0, 0
@@ -331,8 +339,13 @@ func (c *chapter) steadiness(level int) {
 // repeat says how one trial is measured again.
 func (c *chapter) repeat(level int) {
 	c.heading(level, "How to repeat it")
-	c.paragraph(say("The plan with every default is ").file("plan.yaml").and("; ").code("ossian lab run plan.yaml --out DIR").and(" in another directory measures all of it again."))
-	if start, has := c.started(c.model, c.winner); has && len(start.Argv) > 0 {
+	again := "measures"
+	if c.campaign.Simulated {
+		again = "simulates"
+	}
+	command := strings.Join(append([]string{"ossian lab run plan.yaml"}, commandOf(append(slices.Clone(c.campaign.Flags), "--out", "DIR"))), " ")
+	c.paragraph(say("The plan with every default is ").file("plan.yaml").and("; ").code(command).and(" in another directory " + again + " all of it again."))
+	if start, has := c.started(c.model, c.winner); has && len(start.Argv) > 0 && !c.campaign.Simulated {
 		if command := c.clientCommand(); command != "" {
 			c.paragraph(say("One trial: serve in one terminal, measure in another."))
 			c.code("shell", serving(start)+"\n"+command)

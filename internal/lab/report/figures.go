@@ -82,14 +82,14 @@ func (c *chapter) wordsOf(b *bars) string {
 
 // effects draws what each option did, with its interval.
 func (c *chapter) effects() *figure {
-	forest := &chart.Forest{Name: c.prefix + "options", Title: chart.Drawable("Effect of each option alone on " + c.nameOf(c.campaign.Objective.Metric)), Unit: "change over the baseline (%)", Zone: 1}
+	forest := &chart.Forest{Name: c.prefix + "options", Title: chart.Drawable("Effect of each option alone on " + c.nameOf(c.campaign.Objective.Metric)), Unit: c.gainName() + " (%)", Zone: 1}
 	var words []string
 	var subjects []string
 	for _, decision := range c.about(c.model, ledger.StageRace) {
 		if decision.Effect == nil {
 			continue
 		}
-		effect := decision.Effect
+		effect := Gained(&decision)
 		subjects = append(subjects, decision.Subject)
 		forest.Effects = append(forest.Effects, chart.Effect{Value: 100 * effect.Value, Low: 100 * effect.Low, High: 100 * effect.High,
 			Kept: decision.Verdict == ledger.Kept, Text: share(effect.Value) + ", " + decision.Verdict})

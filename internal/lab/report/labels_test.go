@@ -69,7 +69,7 @@ func TestGainOfTimes(t *testing.T) {
 	}
 	text := string(m.report().Markdown)
 	verifytest.Passes(t, "times.md", []byte(text))
-	for _, want := range []string{"| Option | Gain: less Mean TPOT(ms) |", `| sequences | +11.0% | \[+8.0%, +14.0%\] | kept |`, `| race | +11.0% | \[+8.0%, +14.0%\] |`} {
+	for _, want := range []string{"| Option | Gain: less Mean TPOT(ms) |", `| sequences: max-num-seqs=64 | +11.0% | \[+8.0%, +14.0%\] | kept |`, `| race | +11.0% | \[+8.0%, +14.0%\] |`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -255,12 +255,11 @@ func (c *chapter) gainName() string {
 
 // result is the line that ends a step.
 func (c *chapter) result(option ledger.Option, best *ledger.Decision) text {
-	metric := c.nameOf(c.campaign.Objective.Metric)
 	switch best.Verdict {
 	case ledger.Kept:
 		line := say("Result: ").bold("kept").and(", ").code(flagsOf(best.Setting))
 		if best.Effect != nil {
-			line = line.and(fmt.Sprintf(": %s %s %s", metric, share(best.Effect.Value), bracket(best.Effect)))
+			line = line.and(": " + words(c.gained(best.Metric, best.Effect)))
 		}
 		return line.and(".")
 	case ledger.NotDecided:

@@ -27,7 +27,7 @@ func (c *chapter) service(level int) {
 	}
 	c.heading(level, "Bounds of the plan")
 	c.paragraph(say("The mean over runs, each of which is one value, with the 95 % interval of Student's t: a bound is met if all of the interval keeps it, not met if none of it does, else not certain."))
-	c.table([]string{"Setting", "Metric", ">Bound", ">Measured", "95 % interval", ">Runs", "Finding"}, rows)
+	c.table([]string{"Setting", "Metric", ">Bound", ">" + c.measuredHead(), "95 % interval", ">Runs", "Finding"}, rows)
 }
 
 // limitOf is a bound with its direction.

@@ -62,12 +62,14 @@ func share(part float64) string {
 	return text + "%"
 }
 
-// gained turns an effect on a metric so that more is better: of a time it is how much less there is.
-func gained(metric string, effect *ledger.Interval) *ledger.Interval {
-	if effect == nil || !isTime(metric) {
-		return effect
+// gained writes an effect on a metric as a gain with its interval, in the sign of tables of gains, and of
+// what there is more or less.
+func (f *facts) gained(metric string, effect *ledger.Interval) (name, value, interval string) {
+	name, turned := f.nameOf(metric), ledger.Gained(metric, effect)
+	if isTime(metric) {
+		name = "less " + name
 	}
-	return &ledger.Interval{Value: -effect.Value, Low: -effect.High, High: -effect.Low}
+	return name, share(turned.Value), bracket(turned)
 }
 
 // GainOf is what gains on a metric are called, in one way in tables and on consoles.
@@ -80,7 +82,7 @@ func GainOf(metric, name string) string {
 
 // Gained is a decision's effect as a gain, above 0 where it is for the better; nil: there is none.
 func Gained(decision *ledger.Decision) *ledger.Interval {
-	return gained(decision.Metric, decision.Effect)
+	return ledger.Gained(decision.Metric, decision.Effect)
 }
 
 // bracket writes an interval of relative changes.
@@ -92,7 +94,18 @@ func bracket(effect *ledger.Interval) string {
 }
 
 // isTime reports whether less of a metric is better.
-func isTime(metric string) bool { return strings.HasSuffix(metric, "_ms") || metric == "duration" }
+func isTime(metric string) bool { return ledger.IsTime(metric) }
+
+// measured is the word for how figures were had.
+func (f *facts) measured() string {
+	if f.campaign.Simulated {
+		return "simulated"
+	}
+	return "measured"
+}
+
+// measuredHead is the same at the head of a column.
+func (f *facts) measuredHead() string { return strings.ToUpper(f.measured()[:1]) + f.measured()[1:] }
 
 // toneOf says whether a change of a metric is for the better; changes below a tenth of a percent are
 // none.

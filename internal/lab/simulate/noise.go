@@ -1,93 +1,111 @@
 package simulate
 
 import (
-	"bytes"
-	"fmt"
+	"math"
 	"time"
 
-	"go.yaml.in/yaml/v4"
+	"ossian/internal/lab/planfile"
 )
-
-// file is noise.yaml as it is written.
-type file struct {
-	Rate  float64 `yaml:"rate"`
-	Noise float64 `yaml:"noise"`
-	Drift struct {
-		Change float64       `yaml:"change"`
-		Over   time.Duration `yaml:"over"`
-	} `yaml:"drift"`
-	Effects map[string]float64 `yaml:"effects"`
-	Joint   []struct {
-		Flags  []string `yaml:"flags"`
-		Effect float64  `yaml:"effect"`
-	} `yaml:"joint"`
-	Starts  map[string]time.Duration `yaml:"starts"`
-	Engines map[string]struct {
-		Factor  float64       `yaml:"factor"`
-		Start   time.Duration `yaml:"start"`
-		Version string        `yaml:"version"`
-		Fails   string        `yaml:"fails"`
-		Tail    []string      `yaml:"tail"`
-	} `yaml:"engines"`
-	Failing []struct {
-		Flags  []string `yaml:"flags"`
-		Reason string   `yaml:"reason"`
-		Share  float64  `yaml:"share"`
-	} `yaml:"failing"`
-	Changed []string `yaml:"changed"`
-	Near    []string `yaml:"near"`
-	Seed    uint64   `yaml:"seed"`
-}
-
-// maxNoise bounds a file of noise, in bytes.
-const maxNoise = 1 << 20
 
 // Default is the world without a file: run-to-run noise of 2 %, and no effect but what is predicted.
 func Default() World { return World{Noise: 0.02} }
 
-// Read reads noise.yaml. What it does not say is as Default has it.
+// Read reads noise.yaml. What it does not say is as Default has it. Its error joins *planfile.Error, one for
+// each mistake.
 func Read(text []byte) (World, error) {
-	if len(text) > maxNoise {
-		return World{}, fmt.Errorf("a file of at most %d bytes expected, found %d", maxNoise, len(text))
-	}
-	in := file{Noise: Default().Noise}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&in); err != nil && len(bytes.TrimSpace(text)) > 0 {
+	world := Default()
+	world.Engines = map[string]Engine{}
+	err := planfile.ReadFields(text, "a file of noise", func(f *planfile.Fields) planfile.Known {
+		return planfile.Known{
+			"rate": func(e planfile.Entry) {
+				world.Rate = f.Number(e, 0, true, math.Inf(1), "a number of tokens per second")
+			},
+			"noise": func(e planfile.Entry) { world.Noise = f.Number(e, 0, true, 10, "a standard deviation such as 0.02") },
+			"drift": func(e planfile.Entry) {
+				f.Mapping(e, planfile.Known{
+					"change": func(e planfile.Entry) { world.Drift.Change = effect(f, e) },
+					"over":   func(e planfile.Entry) { world.Drift.Over = f.Duration(e) },
+				})
+			},
+			"effects": func(e planfile.Entry) {
+				world.Effects = map[string]float64{}
+				for _, e := range f.Names(e, "a mapping of FLAG=VALUE to shares") {
+					world.Effects[e.Name()] = effect(f, e)
+				}
+			},
+			"joint": func(e planfile.Entry) {
+				for _, e := range f.Items(e, "a list of {flags: [A=1, B=2], effect: 0.05}") {
+					world.Joint = append(world.Joint, joint(f, e))
+				}
+			},
+			"starts": func(e planfile.Entry) {
+				world.Starts = map[string]time.Duration{}
+				for _, e := range f.Names(e, "a mapping of FLAG=VALUE to durations") {
+					world.Starts[e.Name()] = f.Duration(e)
+				}
+			},
+			"engines": func(e planfile.Entry) {
+				for _, e := range f.Names(e, "a mapping of engines' names to what is true of them") {
+					world.Engines[e.Name()] = engine(f, e)
+				}
+			},
+			"failing": func(e planfile.Entry) {
+				for _, e := range f.Items(e, "a list of {flags: [A=1], reason: out of memory}") {
+					world.Failing = append(world.Failing, failing(f, e))
+				}
+			},
+			"changed": func(e planfile.Entry) { world.Changed = f.Texts(e, "texts of FLAG=VALUE") },
+			"near":    func(e planfile.Entry) { world.Near = f.Texts(e, "texts of FLAG=VALUE") },
+			"seed":    func(e planfile.Entry) { world.Seed = f.Whole(e) },
+		}
+	})
+	if err != nil {
 		return World{}, err
 	}
-	world := World{Rate: in.Rate, Noise: in.Noise, Drift: Drift(in.Drift), Effects: in.Effects, Starts: in.Starts, Engines: map[string]Engine{}, Changed: in.Changed, Near: in.Near, Seed: in.Seed}
-	for _, joint := range in.Joint {
-		world.Joint = append(world.Joint, Joint(joint))
-	}
-	for name, engine := range in.Engines {
-		world.Engines[name] = Engine(engine)
-	}
-	for _, failing := range in.Failing {
-		world.Failing = append(world.Failing, Failing(failing))
-	}
-	return world, world.check()
+	return world, nil
 }
 
-// check refuses what no world can have.
-func (w *World) check() error {
-	switch {
-	case !(w.Noise >= 0 && w.Noise < 10):
-		return fmt.Errorf("noise: %v: a standard deviation such as 0.02 expected", w.Noise)
-	case !(w.Rate >= 0):
-		return fmt.Errorf("rate: %v: tokens per second expected", w.Rate)
-	case !(w.Drift.Change > -1):
-		return fmt.Errorf("drift.change: %v: a share above -1 expected, such as -0.1", w.Drift.Change)
+// effect is a share that a rate changes by.
+func effect(f *planfile.Fields, e planfile.Entry) float64 {
+	return f.Number(e, -1, false, math.Inf(1), "a share above -1, such as 0.05 or -0.1,")
+}
+
+func joint(f *planfile.Fields, e planfile.Entry) (out Joint) {
+	before := f.Mistakes()
+	f.Mapping(e, planfile.Known{
+		"flags":  func(e planfile.Entry) { out.Flags = f.Texts(e, "a list of FLAG=VALUE") },
+		"effect": func(e planfile.Entry) { out.Effect = effect(f, e) },
+	})
+	if len(out.Flags) < 2 && f.Mistakes() == before {
+		f.Fail(e, "flags with two of FLAG=VALUE or more expected: what one does alone is an effect")
 	}
-	for word, effect := range w.Effects {
-		if !(effect > -1) {
-			return fmt.Errorf("effects.%s: %v: a share above -1 expected, such as 0.05", word, effect)
-		}
+	return out
+}
+
+func engine(f *planfile.Fields, e planfile.Entry) (out Engine) {
+	f.Mapping(e, planfile.Known{
+		"factor": func(e planfile.Entry) {
+			out.Factor = f.Number(e, 0, false, math.Inf(1), "a number above 0, 1 being the usual speed,")
+		},
+		"start":   func(e planfile.Entry) { out.Start = f.Duration(e) },
+		"version": func(e planfile.Entry) { out.Version = f.Text(e, "a version such as 0.11.0") },
+		"fails":   func(e planfile.Entry) { out.Fails = f.Text(e, "why it does not start") },
+		"tail":    func(e planfile.Entry) { out.Tail = f.Texts(e, "lines of its log") },
+	})
+	return out
+}
+
+func failing(f *planfile.Fields, e planfile.Entry) (out Failing) {
+	before := f.Mistakes()
+	f.Mapping(e, planfile.Known{
+		"flags":  func(e planfile.Entry) { out.Flags = f.Texts(e, "a list of FLAG=VALUE") },
+		"reason": func(e planfile.Entry) { out.Reason = f.Text(e, "why it fails") },
+		"share": func(e planfile.Entry) {
+			out.Share = f.Number(e, 0, true, 1.0000001, "the share of runs that fail, from 0 to 1,")
+		},
+	})
+	if out.Reason == "" && f.Mistakes() == before {
+		f.Fail(e, "a reason expected, such as reason: out of memory")
 	}
-	for _, joint := range w.Joint {
-		if !(joint.Effect > -1) || len(joint.Flags) < 2 {
-			return fmt.Errorf("joint: %v %v: two flags and a share above -1 expected", joint.Flags, joint.Effect)
-		}
-	}
-	return nil
+	return out
 }

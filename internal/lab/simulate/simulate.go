@@ -72,6 +72,7 @@ type Failing struct {
 type Measurer struct {
 	World     World
 	Predictor lab.Predictor
+	Place     string        // name of the machine that is simulated; empty: none in particular
 	clock     time.Duration // since the campaign began, idle time apart
 }
 
@@ -80,12 +81,32 @@ func (m *Measurer) Now() time.Time { return time.Unix(0, 0).UTC().Add(m.clock) }
 
 // Machine implements lab.Measurer.
 func (m *Measurer) Machine(context.Context) (ledger.Machine, error) {
-	return ledger.Machine{ID: "simulated", CPU: "simulated", Processors: 1, OS: "none", Power: "not measured"}, nil
+	name := strings.TrimSpace("simulated " + m.Place) // what another machine gave is measured again
+	return ledger.Machine{ID: name, CPU: name, Processors: 1, OS: "none", Power: "not measured"}, nil
+}
+
+// Assume gives an engine a version if the world says none, and reports whether it did.
+func (m *Measurer) Assume(engine, version string) bool {
+	known := m.World.Engines[engine]
+	if known.Version != "" {
+		return false
+	}
+	known.Version = version
+	if m.World.Engines == nil {
+		m.World.Engines = map[string]Engine{}
+	}
+	m.World.Engines[engine] = known
+	return true
 }
 
 // Identify implements lab.Measurer.
 func (m *Measurer) Identify(_ context.Context, request lab.Request) (lab.Identity, error) {
-	return lab.Identity{Version: cmp.Or(m.World.Engines[request.Engine.Name].Version, "simulated"), Argv: argv(request)}, nil
+	return lab.Identity{Version: m.version(request), Argv: argv(request)}, nil
+}
+
+// version is what a server says of itself.
+func (m *Measurer) version(request lab.Request) string {
+	return cmp.Or(m.World.Engines[request.Engine.Name].Version, "simulated")
 }
 
 func argv(request lab.Request) []string {
@@ -126,7 +147,7 @@ func (m *Measurer) Start(ctx context.Context, request lab.Request) (lab.Server, 
 	for _, word := range words(request.Setting) {
 		seconds += m.World.Starts[word].Seconds()
 	}
-	start := ledger.Start{Argv: argv(request), Version: "simulated", State: ledger.StateOK, Seconds: seconds, Devices: max(1, request.Engine.Devices)}
+	start := ledger.Start{Argv: argv(request), Version: m.version(request), State: ledger.StateOK, Seconds: seconds, Devices: max(1, request.Engine.Devices)}
 	if request.Limit > 0 && seconds > request.Limit.Seconds() {
 		start.State, start.Reason, start.Seconds = ledger.StateFailed, lab.ReasonBudget, request.Limit.Seconds()
 		m.pass(start.Seconds)

@@ -9,10 +9,13 @@ import (
 	"ossian/internal/lab/predict"
 )
 
-// A Replica is one server under load: what a client would see of it at a rate of requests per
-// second, as long as the rate lasts. More than one goroutine may ask.
+// A Replica is one server under load. More than one goroutine may ask.
 type Replica interface {
+	// At is what a client would see at a rate of requests per second, as long as the rate lasts.
 	At(ctx context.Context, rate float64) (Seen, error)
+	// Full is how many requests per second it answers at most, with requests that are all there
+	// from the beginning. Its interval is the prediction's own error of the time that work takes.
+	Full(ctx context.Context) (predict.Estimate, error)
 }
 
 // Seen is what a client sees.
@@ -36,15 +39,15 @@ const (
 	optimistic      // the better end
 )
 
-// of returns the end of an interval; more says that more is better.
-func (v view) of(e predict.Estimate, more bool) float64 {
-	switch {
-	case v == expected:
-		return e.Value
-	case (v == cautious) == more:
+// of returns the end of a latency's interval.
+func (v view) of(e predict.Estimate) float64 {
+	switch v {
+	case cautious:
+		return e.High
+	case optimistic:
 		return e.Low
 	}
-	return e.High
+	return e.Value
 }
 
 // A Violation is an objective that does not hold, or the rate itself, which queues outgrow.
@@ -75,7 +78,8 @@ func digits(v float64) string {
 // that keeps up has a wait that does not depend on it.
 const queueShare = 0.01
 
-// worst returns the objective that is missed by the largest share; By ≤ 0: all hold.
+// worst returns the objective that is missed by the largest share; By ≤ 0: all hold. Objectives are
+// of latencies.
 func worst(seen *Seen, sla sweep.SLA, v view) (Violation, error) {
 	out := Violation{By: math.Inf(-1)}
 	consider := func(one Violation) {
@@ -88,19 +92,15 @@ func worst(seen *Seen, sla sweep.SLA, v view) (Violation, error) {
 		if !ok {
 			return out, fmt.Errorf("objective %s: no such metric is predicted", objective.Metric)
 		}
-		more := objective.Op[0] == '>'
-		value := v.of(estimate, more)
+		value := v.of(estimate)
 		by := value/objective.Target - 1
-		if more {
-			by = objective.Target/value - 1
-		}
-		if by == 0 && len(objective.Op) == 1 { // < and > exclude the bound
+		if by == 0 && objective.Op == "<" { // which excludes the bound
 			by = math.SmallestNonzeroFloat64
 		}
-		consider(Violation{fmt.Sprintf("%s%s%v", objective.Metric, objective.Op, objective.Target), objective.Metric, value, objective.Target, by})
+		consider(Violation{objectiveText(objective), objective.Metric, value, objective.Target, by})
 	}
 	if seen.Seconds > 0 {
-		wait := v.of(seen.Metrics["mean_ttft_ms"], false) / 1e3
+		wait := v.of(seen.Metrics["mean_ttft_ms"]) / 1e3
 		consider(Violation{"a queue that does not grow", "mean_ttft_ms", 1e3 * wait, 1e3 * queueShare * seen.Seconds, wait/(queueShare*seen.Seconds) - 1})
 	}
 	return out, nil
@@ -189,12 +189,22 @@ func (s *search) highest(ctx context.Context, guess float64, width int, v view) 
 	return math.Sqrt(gridRate(low) * gridRate(high)), nil
 }
 
-// Capacity returns the rate that a replica keeps without missing an objective, from the expected
-// metrics and from either end of their intervals; guess is a rate to begin with. A Value of 0 has
-// the violation that stands in the way of the slowest rate.
-func Capacity(ctx context.Context, replica Replica, sla sweep.SLA, guess float64) (predict.Estimate, Violation, error) {
+// Capacity returns the rate that a replica keeps without missing an objective of a latency. A Value of
+// 0 has the violation that stands in the way of the slowest rate.
+//
+// Its interval follows from the prediction's own error. If all work took f times as long, a server
+// would see at rate r what it now sees at f·r, in times f times as long: it would keep C(target/f)/f.
+// The targets meet the ends of the latencies' intervals, and the rate itself that of Full.
+func Capacity(ctx context.Context, replica Replica, sla sweep.SLA) (predict.Estimate, Violation, error) {
+	if err := CheckObjectives(sla); err != nil {
+		return predict.Estimate{}, Violation{}, err
+	}
+	full, err := replica.Full(ctx)
+	if err != nil {
+		return full, Violation{}, err
+	}
 	s := search{replica: replica, sla: sla}
-	return s.capacity(ctx, guess, 1)
+	return s.capacity(ctx, full, full.Value, 1)
 }
 
 const (
@@ -202,9 +212,9 @@ const (
 	coarse  = 8    // steps between which a rough search stops
 )
 
-// capacity searches until the ends are width steps apart; only the finest search looks at the ends of
-// intervals.
-func (s *search) capacity(ctx context.Context, guess float64, width int) (out predict.Estimate, violation Violation, err error) {
+// capacity searches from a guess on until the ends are width steps apart; only the finest search looks
+// at the ends of intervals. full is the replica's Full.
+func (s *search) capacity(ctx context.Context, full predict.Estimate, guess float64, width int) (out predict.Estimate, violation Violation, err error) {
 	if out.Value, err = s.highest(ctx, guess, width, expected); err != nil {
 		return out, violation, err
 	}
@@ -224,7 +234,8 @@ func (s *search) capacity(ctx context.Context, guess float64, width int) (out pr
 		return out, violation, err
 	}
 	out.High, err = s.highest(ctx, out.Value, width, optimistic)
-	out.Low, out.High = math.Min(out.Low, out.Value), math.Max(out.High, out.Value)
+	out.Low = math.Min(out.Low, out.Value) * full.Low / full.Value
+	out.High = math.Max(out.High, out.Value) * full.High / full.Value
 	return out, violation, err
 }
 

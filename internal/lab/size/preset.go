@@ -21,7 +21,7 @@ type Aim string
 const (
 	MaxThroughput Aim = "max-throughput" // most tokens per second of a device, however long a user waits
 	MinLatency    Aim = "min-latency"    // least time per token for a few users, then least time to the first
-	Balanced      Aim = "balanced"       // the knee of the frontier between the two
+	Balanced      Aim = "balanced"       // the knee of the frontier between the two, on logarithmic axes
 )
 
 // Aims lists them.
@@ -251,10 +251,11 @@ func (g *grid) choose(frontier race.Frontier) (Point, error) {
 	case MaxThroughput:
 		return slices.MaxFunc(g.points, func(a, b Point) int { return cmp.Compare(a.PerDevice.Value, b.PerDevice.Value) }), nil
 	case Balanced:
-		if !frontier.Kneed { // too few points for a knee: the middle of what there is
-			return g.points[frontier.Best[len(frontier.Best)/2]], nil
+		var best []Point
+		for _, place := range frontier.Best {
+			best = append(best, g.points[place])
 		}
-		return g.points[frontier.Knee], nil
+		return best[knee(best)], nil
 	}
 	var few []Point
 	for _, p := range g.points {
@@ -266,6 +267,35 @@ func (g *grid) choose(frontier race.Frontier) (Point, error) {
 		return Point{}, errors.New("no setting lets as many users run at once: " + fmt.Sprint(g.wish.Users))
 	}
 	return quickest(few), nil
+}
+
+// knee returns the place of the point of a frontier, fewest tokens per user first, that lies farthest
+// above the line between its ends where both axes are logarithmic: from it one gives up the more per
+// cent of the one for a per cent of the other. On linear axes frontiers sag between their ends, since a
+// doubling of the users costs each of them less than half, and no point is above. A frontier that sags on
+// these, too, has the point that does so least; of two points it is the one with the larger product.
+func knee(frontier []Point) int {
+	last := len(frontier) - 1
+	product := func(p *Point) float64 { return p.PerUser.Value * p.PerDevice.Value }
+	switch {
+	case last < 1:
+		return 0
+	case last == 1:
+		if product(&frontier[1]) > product(&frontier[0]) {
+			return 1
+		}
+		return 0
+	}
+	user := func(i int) float64 { return math.Log(frontier[i].PerUser.Value) }
+	device := func(i int) float64 { return math.Log(frontier[i].PerDevice.Value) }
+	place, most := 1, math.Inf(-1)
+	for i := 1; i < last; i++ {
+		above := (user(i)-user(0))/(user(last)-user(0)) + (device(i)-device(last))/(device(0)-device(last))
+		if above > most {
+			place, most = i, above
+		}
+	}
+	return place
 }
 
 // quickest has the least time per token, and of those that are alike the least to the first one.

@@ -72,6 +72,22 @@ func (r *replica) At(ctx context.Context, rate float64) (Seen, error) {
 	return seen, nil
 }
 
+// fullRequests are those of a run that finds out what a replica does at most.
+const fullRequests = 1000
+
+// Full implements Replica.
+func (r *replica) Full(ctx context.Context) (predict.Estimate, error) {
+	load, err := r.question.Load(fullRequests, 0)
+	if err != nil {
+		return predict.Estimate{}, err
+	}
+	for i := range load.Requests {
+		load.Requests[i].At = 0
+	}
+	prediction, err := r.run(ctx, load)
+	return prediction.Metrics["request_throughput"], err
+}
+
 // alone returns how long a request takes on a server that has nothing else to do, and how many
 // tokens answer it.
 func (r *replica) alone(ctx context.Context) (seconds, output float64, err error) {

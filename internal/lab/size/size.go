@@ -35,7 +35,7 @@ type Question struct {
 	// Load returns that many requests at that rate, 0 = one after another. It must not use what
 	// it has returned again.
 	Load     func(requests int, rate float64) (predict.Workload, error)
-	SLA      sweep.SLA
+	SLA      sweep.SLA        // CheckObjectives says what may be in it
 	Settings predict.Settings // given ones are not varied
 	Strict   bool
 	Workers  int // predictions at the same time; 0 = 1
@@ -97,6 +97,11 @@ func Plan(ctx context.Context, question Question) (*Answer, error) {
 	case len(question.Machines) == 0:
 		return nil, errors.New("no machine is named")
 	}
+	limiting, err := question.latencies()
+	if err != nil {
+		return nil, err
+	}
+	question.SLA = limiting
 	answers, failed := make([]Answer, len(question.Machines)), make([]error, len(question.Machines))
 	each(len(answers), question.Workers, func(i int) {
 		answers[i], failed[i] = question.degrees(ctx, &question.Machines[i])
@@ -109,24 +114,49 @@ func Plan(ctx context.Context, question Question) (*Answer, error) {
 	return answer, errors.Join(failed...)
 }
 
+const (
+	// roughly is by how much a rough search may be off: that much more a replica may keep at most.
+	roughly = 1.15
+	// beyondFull is how much more than what a run of a thousand requests shows a replica may keep at
+	// most: that run begins and ends with a server that is not full.
+	beyondFull = 1.5
+)
+
 // degrees considers the numbers of devices of one machine, fewest first, as long as more could be
-// cheaper.
+// cheaper. A replica's capacity does not depend on how much is wanted of all, so neither does the work;
+// most of it is the careful search, which is made only where a rough one leaves a chance.
 func (q *Question) degrees(ctx context.Context, m *Machine) (out Answer, err error) {
-	fewest := math.MaxInt
+	fewest, with := math.MaxInt, 0
 	for _, tp := range Degrees(q.Model, m.Machine, q.Settings.TP) {
+		none := func(devices int) {
+			out.Refused = append(out.Refused, Refusal{Machine: m.Name, TP: tp, Reason: fmt.Sprintf("it takes %d devices or more, and tp %d takes %d", devices, with, fewest)})
+		}
 		if tp >= fewest {
-			out.Refused = append(out.Refused, Refusal{Machine: m.Name, TP: tp, Reason: fmt.Sprintf("it takes %d or more devices, and fewer at a time do with %d", tp, fewest)})
+			none(tp)
 			continue
 		}
-		offer, refusal, err := q.consider(ctx, m, tp)
+		best, refusal, err := q.rough(ctx, m, tp, fewest)
 		if err != nil {
 			return out, err
 		}
-		if refusal != nil {
-			out.Refused = append(out.Refused, *refusal)
-			continue
+		if refusal == nil {
+			if devices := tp * q.count(best.capacity*roughly); devices >= fewest {
+				none(devices)
+				continue
+			}
+			var offer *Offer
+			if offer, refusal, err = q.careful(ctx, m, best); err != nil {
+				return out, err
+			}
+			if refusal == nil {
+				out.Offers = append(out.Offers, *offer)
+				if offer.Devices < fewest {
+					fewest, with = offer.Devices, tp
+				}
+				continue
+			}
 		}
-		out.Offers, fewest = append(out.Offers, *offer), min(fewest, offer.Devices)
+		out.Refused = append(out.Refused, *refusal)
 	}
 	return out, nil
 }
@@ -195,63 +225,93 @@ func (q *Question) variants(tp int) []predict.Settings {
 	return all
 }
 
-// consider finds what one machine with a number of devices would take: each variant roughly, the
-// best of them with care.
-func (q *Question) consider(ctx context.Context, m *Machine, tp int) (*Offer, *Refusal, error) {
-	var best *replica
-	highest, nearest := 0.0, Violation{By: math.Inf(1)}
-	refusal := &Refusal{Machine: m.Name, TP: tp}
+// A rough is the best variant of a number of devices by a rough search.
+type rough struct {
+	settings predict.Settings
+	full     predict.Estimate // of the replica
+	capacity float64          // requests per second
+}
+
+// rough searches each variant roughly; a refusal says why there is none. One that would take as many
+// devices as fewest even at what it does at most is not searched: its capacity is then that.
+func (q *Question) rough(ctx context.Context, m *Machine, tp, fewest int) (best rough, refusal *Refusal, err error) {
+	nearest := Violation{By: math.Inf(1)}
+	refusal = &Refusal{Machine: m.Name, TP: tp}
 	for i, settings := range q.variants(tp) {
-		r := &replica{question: q, machine: m, settings: settings, least: 1000}
-		s := search{replica: r, sla: q.SLA}
-		rate, violation, err := s.capacity(ctx, q.Rate, coarse)
+		rate, full, violation, err := q.roughly(ctx, m, settings, func(most float64) bool {
+			return most > best.capacity && tp*q.count(most) < fewest
+		})
 		switch misfit := (*predict.FitError)(nil); {
 		case errors.As(err, &misfit):
 			refusal.Reason = misfit.Error()
-			return nil, refusal, nil
+			return best, refusal, nil
 		case errors.Is(err, predict.ErrUnknownKernel):
 			refusal.Reason = err.Error()
-			return nil, refusal, nil
+			return best, refusal, nil
 		case err != nil && i > 0 && ctx.Err() == nil:
 			continue // a variant of ours that does not go with what was given
 		case err != nil:
-			return nil, nil, fmt.Errorf("%s, tp %d: %w", m.Name, tp, err)
+			return best, nil, fmt.Errorf("%s, tp %d: %w", m.Name, tp, err)
 		}
-		if rate.Value > highest {
-			if best, highest = r, rate.Value; highest > 1.2*q.Rate { // one replica does it; no variant is cheaper
+		if rate > best.capacity {
+			if best = (rough{settings, full, rate}); rate > 1.2*q.Rate { // one replica does it; no variant is cheaper
 				break
 			}
-		} else if rate.Value == 0 && violation.By < nearest.By {
+		} else if rate == 0 && violation.By < nearest.By {
 			nearest = violation
 		}
 	}
-	if best == nil {
+	if best.capacity == 0 {
 		refusal.Violation, refusal.Reason = &nearest, nearest.String()
-		return nil, refusal, nil
+		return best, refusal, nil
 	}
+	return best, nil, nil
+}
+
+// roughly is the capacity of a setting within some per cent, from what it does at most on; if that is
+// not worth a search it is the capacity.
+func (q *Question) roughly(ctx context.Context, m *Machine, settings predict.Settings, worth func(most float64) bool) (rate float64, full predict.Estimate, violation Violation, err error) {
+	r := &replica{question: q, machine: m, settings: settings, least: 1000}
+	if full, err = r.Full(ctx); err != nil {
+		return 0, full, violation, err
+	}
+	if !worth(full.Value * beyondFull) {
+		return full.Value, full, violation, nil
+	}
+	s := search{replica: r, sla: q.SLA}
+	capacity, violation, err := s.capacity(ctx, full, full.Value, coarse)
+	return capacity.Value, full, violation, err
+}
+
+// careful finds the capacity of the best variant with its interval, and what it takes.
+func (q *Question) careful(ctx context.Context, m *Machine, best rough) (*Offer, *Refusal, error) {
 	s := search{replica: &replica{question: q, machine: m, settings: best.settings, thorough: true}, sla: q.SLA}
-	capacity, violation, err := s.capacity(ctx, highest, 1)
+	capacity, violation, err := s.capacity(ctx, best.full, best.capacity, 1)
 	if err != nil {
 		return nil, nil, err
 	}
 	if capacity.Value == 0 {
-		refusal.Violation, refusal.Reason = &violation, violation.String()
-		return nil, refusal, nil
+		return nil, &Refusal{Machine: m.Name, TP: best.settings.TP, Violation: &violation, Reason: violation.String()}, nil
 	}
 	offer, err := q.offer(ctx, &s, m, best.settings, capacity)
 	return offer, nil, err
 }
 
+// Uncountable stands for a number of replicas where none is known to be enough.
+const Uncountable = math.MaxInt32
+
+// count is how many replicas of a capacity keep the rate.
+func (q *Question) count(capacity float64) int {
+	if capacity <= 0 || q.Rate/capacity > Uncountable {
+		return Uncountable
+	}
+	return max(int(math.Ceil(q.Rate/capacity-1e-9)), 1)
+}
+
 // offer counts replicas and costs.
 func (q *Question) offer(ctx context.Context, s *search, m *Machine, settings predict.Settings, capacity predict.Estimate) (*Offer, error) {
-	count := func(capacity float64) int {
-		if capacity <= 0 {
-			return math.MaxInt32
-		}
-		return max(int(math.Ceil(q.Rate/capacity-1e-9)), 1)
-	}
 	out := &Offer{Machine: m.Name, TP: max(settings.TP, 1), Settings: settings, Capacity: capacity,
-		Replicas: count(capacity.Value), Fewest: count(capacity.High), Most: count(capacity.Low)}
+		Replicas: q.count(capacity.Value), Fewest: q.count(capacity.High), Most: q.count(capacity.Low)}
 	out.LoadFactor = q.Rate / (float64(out.Replicas) * capacity.Value)
 	out.Devices = out.Replicas * out.TP
 	seen, err := s.at(ctx, q.Rate/float64(out.Replicas))

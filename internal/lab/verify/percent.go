@@ -122,11 +122,11 @@ func neutral(printed document.Change) bool {
 
 // gainHeader are headings of columns of changes; shares, efficiencies and rates of hits are in
 // percent too.
-var gainHeader = regexp.MustCompile(`(?i)gain|delta|[Δ∆]|diff|change|improve|speed-?up|increase|reduction|uplift|boost|saving|effect|faster|better|^\W*$|^\W*(?:vs\.?|relative|over) `)
+var gainHeader = regexp.MustCompile(`(?i)gain|delta|[Δ∆]|diff|change|improve|speed-?up|increase|reduction|uplift|boost|saving|effect|faster|better|^[^\pL\pN_]*$|^[^\pL\pN_]*(?:vs\.?|relative|over) `)
 
 // gainAlone are headings that say nothing of what a change is of, so that it is of the metric
 // of its table.
-var gainAlone = regexp.MustCompile(`(?i)^\W*(?:(?:relative|rel\.?|total|net|throughput|%) ?)?(?:gain|delta|[Δ∆]|diff(?:erence)?|change|improvement|speed-?up|increase|uplift|effect)?(?: ?(?:%|vs\.? (?:base(?:line)?|stock|default|previous|first)))?\W*$`)
+var gainAlone = regexp.MustCompile(`(?i)^[^\pL\pN_]*(?:(?:relative|rel\.?|total|net|throughput|%) ?)?(?:gain|delta|[Δ∆]|diff(?:erence)?|change|improvement|speed-?up|increase|uplift|effect)?(?: ?(?:%|vs\.? (?:base(?:line)?|stock|default|previous|first)))?[^\pL\pN_]*$`)
 
 // isGain reports whether a percentage or a factor of a column is a change.
 func isGain(header string, printed document.Change) bool {

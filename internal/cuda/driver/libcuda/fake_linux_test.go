@@ -14,12 +14,16 @@ import (
 	"ossian/internal/cuda/driver"
 )
 
-// fakeDriver compiles testdata/fake.c to a libcuda.so.1 that Find finds first.
+// fakeDriver compiles testdata/fake.c to a libcuda.so.1 that Find finds first. Beside it lies its
+// compiler, in a folder of which the system's loader does not know.
 func fakeDriver(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
-	if text, err := exec.Command("gcc", "-shared", "-fPIC", "-o", filepath.Join(dir, Soname), "testdata/fake.c").CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v: %s", err, text)
+	for _, args := range [][]string{{"-o", filepath.Join(dir, Soname), "testdata/fake.c", "-ldl"},
+		{"-Wl,-soname," + compiler, "-o", filepath.Join(dir, compiler), "-x", "c", os.DevNull}} {
+		if text, err := exec.Command("gcc", append([]string{"-shared", "-fPIC"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v: %s", err, text)
+		}
 	}
 	t.Setenv("LD_LIBRARY_PATH", dir)
 }

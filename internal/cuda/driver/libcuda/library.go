@@ -2,6 +2,8 @@ package libcuda
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"ossian/internal/cuda/driver"
@@ -71,13 +73,27 @@ func (f *function) check(code int, err error) error {
 	return &driver.Error{Call: f.name, Code: code, Name: f.library.describe(f.library.errorName, code), Text: f.library.describe(f.library.errorText, code)}
 }
 
-// missing says that the driver is too old for a function.
+// missing says why a function is not there: the driver is older than it, or it is newer and the
+// library is not what its version says, since a driver keeps the functions that it ever had.
 func (f *function) missing() error {
-	have := ""
-	if version, err := f.library.driverVersion(); err == nil {
-		have = fmt.Sprintf(" (CUDA %d.%d)", version/1000, version%1000/10)
+	version, err := f.library.driverVersion()
+	if err != nil {
+		return fmt.Errorf("%s: the driver does not have this function, which came with CUDA %s: update NVIDIA's driver", f.name, f.since)
 	}
-	return fmt.Errorf("%s: the driver%s does not have this function, which came with CUDA %s: update NVIDIA's driver", f.name, have, f.since)
+	have := fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+	if version >= versionOf(f.since) {
+		return fmt.Errorf("%s: %s lacks this function, which came with CUDA %s, though it says that it is of CUDA %s: the library is incomplete or damaged; install NVIDIA's driver again",
+			f.name, f.library.name, f.since, have)
+	}
+	return fmt.Errorf("%s: the driver (CUDA %s) does not have this function, which came with CUDA %s: update NVIDIA's driver", f.name, have, f.since)
+}
+
+// versionOf returns a version as the driver tells its own: 11040 for "11.4".
+func versionOf(text string) int {
+	major, minor, _ := strings.Cut(text, ".")
+	whole, _ := strconv.Atoi(major) // both are written in this package
+	part, _ := strconv.Atoi(minor)
+	return 1000*whole + 10*part
 }
 
 // driverVersion returns the newest CUDA version that the driver knows, 12040 for 12.4.

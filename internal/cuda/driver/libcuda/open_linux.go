@@ -4,6 +4,7 @@ package libcuda
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/ebitengine/purego"
 
@@ -31,6 +32,7 @@ func Open() (*driver.Driver, error) {
 	case err != nil:
 		return nil, fmt.Errorf("loading NVIDIA's driver: %w", err)
 	}
+	loadCompiler(filepath.Dir(path))
 	lookup := func(symbol string) uintptr {
 		address, err := purego.Dlsym(handle, symbol)
 		if err != nil {
@@ -39,6 +41,18 @@ func Open() (*driver.Driver, error) {
 		return address
 	}
 	return newDriver(&library{name: path, lookup: lookup, invoke: invoke}), nil
+}
+
+// compiler is what the driver loads by its name alone when it is first given PTX.
+const compiler = "libnvidia-ptxjitcompiler.so.1"
+
+// loadCompiler loads the driver's compiler from the driver's folder where the loader does not find it:
+// container runtimes put drivers into folders that it has not been told of. A library that is loaded is
+// found by its name from then on; what cannot be loaded the driver tells of itself (error 221).
+func loadCompiler(folder string) {
+	if _, err := purego.Dlopen(compiler, purego.RTLD_NOW|purego.RTLD_GLOBAL); err != nil {
+		_, _ = purego.Dlopen(filepath.Join(folder, compiler), purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	}
 }
 
 // invoke calls a function of C.

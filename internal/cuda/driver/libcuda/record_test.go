@@ -291,7 +291,7 @@ func TestErrors(t *testing.T) {
 	for symbol, text := range map[string]string{"cuGetErrorName": "CUDA_ERROR_INVALID_PTX\x00", "cuGetErrorString": "a PTX JIT compilation failed\x00"} {
 		texts[symbol] = &[]byte(text)[0]
 	}
-	r := &recorder{absent: []string{"cuGraphInstantiateWithFlags"}}
+	r := &recorder{absent: []string{"cuGraphInstantiateWithFlags", "cuModuleUnload"}}
 	d := newDriver(r.library())
 	r.answer = func(symbol string, words []uintptr) int {
 		switch symbol {
@@ -329,6 +329,10 @@ func TestErrors(t *testing.T) {
 	_, err = d.GraphInstantiate(1)
 	if err == nil || !strings.Contains(err.Error(), "CUDA 11.2") || !strings.Contains(err.Error(), "CUDA 11.4") {
 		t.Errorf("a function that the driver lacks: %v", err)
+	}
+	if err := d.ModuleUnload(1); err == nil || strings.Contains(err.Error(), "update") ||
+		!strings.Contains(err.Error(), "recorder lacks this function, which came with CUDA 2.0, though it says that it is of CUDA 11.2: the library is incomplete or damaged") {
+		t.Errorf("a function that the driver ought to have: %v", err)
 	}
 	if _, err := d.GetFunction(1, "a\x00b"); err == nil {
 		t.Error("a name with a zero byte: no error")

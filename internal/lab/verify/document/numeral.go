@@ -15,9 +15,9 @@ var (
 	// Thousands set off by plain spaces, where a unit or a word of comparison shows that it is one number.
 	spacedOut = regexp.MustCompile(`(^|[^0-9.,A-Za-z] |[a-z] |[(|])([0-9]{1,3}(?: [0-9]{3})+)( (?:tok|to\b|req|ms\b|GB\b|TPS|t/s|\|))`)
 	// What only a decimal comma explains: one or two digits behind it, and a unit; or points before it.
-	commaDecimal = regexp.MustCompile(`(?:^|[^0-9.,])(?:[0-9]+,[0-9]{1,2}|[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+)\s?(?:%|ms\b|s\b|[Tt]ok|[x×]\b|GB\b|req)`)
+	commaDecimal = regexp.MustCompile(`(?:^|[^0-9.,])(?:[0-9]+,[0-9]{1,2}|[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+)\s?k?\s?(?:%|ms\b|s\b|[Tt]ok|[x×]\b|GB\b|req)`)
 	// What only a decimal point explains.
-	pointDecimal = regexp.MustCompile(`(?:^|[^0-9.,])(?:[0-9]+\.[0-9]{1,2}|[0-9]{1,3}(?:,[0-9]{3})+\.[0-9]+)\s?(?:%|ms\b|s\b|[Tt]ok|[x×]\b|GB\b|req)`)
+	pointDecimal = regexp.MustCompile(`(?:^|[^0-9.,])(?:[0-9]+\.[0-9]{1,2}|[0-9]{1,3}(?:,[0-9]{3})+\.[0-9]+)\s?k?\s?(?:%|ms\b|s\b|[Tt]ok|[x×]\b|GB\b|req)`)
 	// A number with points between thousands, a decimal comma, or both.
 	commaNumber = regexp.MustCompile(`[0-9]{1,3}(?:\.[0-9]{3})+(?:,[0-9]+)?|[0-9]+,[0-9]+`)
 	fullWidth   = strings.NewReplacer("％", "%", "，", ", ", "。", ". ", "；", "; ", "：", ": ", "（", " (", "）", ") ", "～", "~")

@@ -19,6 +19,14 @@ type pair struct {
 	directed   bool // which is the old one is said
 }
 
+// text writes a pair: without units where both have the same.
+func (p *pair) text() string {
+	if p.old.unitScale != p.fresh.unitScale {
+		return p.old.printed + " → " + p.fresh.printed
+	}
+	return p.old.short() + " → " + p.fresh.short()
+}
+
 // A direction is what the words beside a change say.
 type direction int
 
@@ -87,7 +95,7 @@ func pairsIn(s *sentence) []pair {
 		} else if second.kind == bare && !first.isChange() && first.kind != devices && first.kind != users {
 			adopt(&second, &first)
 		}
-		if !comparable(&first, &second) || first.number.Value <= 0 || second.number.Value <= 0 {
+		if !comparable(&first, &second) || first.number.Value <= 0 || second.number.Value <= 0 || adoptedFar(&figures[i], &figures[i+1], &first, &second) {
 			continue
 		}
 		before := text[:first.start]
@@ -96,6 +104,8 @@ func pairsIn(s *sentence) []pair {
 		case arrowBetween.MatchString(between):
 		case toBetween.MatchString(between) && (fromBefore.MatchString(before) || moved.MatchString(before)):
 		case toBetween.MatchString(between) && strings.HasPrefix(strings.TrimSpace(s.text[second.end:]), "("):
+		case i+2 < len(figures) && fromBefore.MatchString(text[:second.start]) && leadsOn(text[second.end:figures[i+2].start]):
+			continue // the second is the old one of the next two
 		case fromBetween.MatchString(between):
 			found.old, found.fresh = second, first
 		case thenBetween.MatchString(between) && !nowWords.MatchString(before):
@@ -111,6 +121,11 @@ func pairsIn(s *sentence) []pair {
 		i++ // a figure is in one pair
 	}
 	return out
+}
+
+// leadsOn reports whether a text between two figures makes the second the new one.
+func leadsOn(between string) bool {
+	return toBetween.MatchString(between) || arrowBetween.MatchString(between)
 }
 
 // settingBefore are words before a number that is no result: of a load, of a size, of a year.
@@ -135,22 +150,28 @@ func withoutSettings(s *sentence) (string, []quantity) {
 	return string(text), out
 }
 
-// adopt gives a bare figure the kind and the unit of another.
+// adopt gives a bare figure the kind and the unit of another, and where it has no suffix of
+// thousands of its own, that of the other: "from 4.1 to 4.9k tok/s", "from 900 to 1.2k tok/s".
 func adopt(bare, other *quantity) {
-	scale := 1.0
-	// In the base unit: "from 0.5 to 0.4 s".
-	if value, ok := document.ParseNumber(other.number.Text); ok && value.Value != 0 {
-		scale = other.number.Value / value.Value
-	}
-	if strings.HasSuffix(strings.TrimSpace(bare.printed), "k") && scale >= 1000 {
-		scale /= 1000
-	}
-	// A suffix of thousands is not taken over where that would make them a thousand times apart.
-	if ratio := bare.number.Value * scale / other.number.Value; other.kind != duration && scale >= 1000 && (ratio > 30 || ratio < 1.0/30) {
-		scale = 1
-	}
 	bare.kind, bare.unit, bare.per = other.kind, other.unit, other.per
-	bare.number.Value, bare.number.Half = bare.number.Value*scale, bare.number.Half*scale
+	bare.unitScale = other.unitScale
+	scale := other.unitScale
+	if bare.thousands == 1 && other.thousands > 1 {
+		// Not where that would make the two far apart.
+		const far = 30
+		if ratio := bare.number.Value * other.thousands * scale / other.number.Value; ratio <= far && ratio >= 1.0/far {
+			scale *= other.thousands
+		}
+	}
+	bare.number = times(bare.number, scale)
+}
+
+// adoptedFar reports whether two figures are a hundred times apart only because one took the
+// unit of the other: "from 1.2 to 900 MB" leaves a unit out.
+func adoptedFar(printedFirst, printedSecond, first, second *quantity) bool {
+	const far = 100
+	ratio := first.number.Value / second.number.Value
+	return printedFirst.kind != printedSecond.kind && (ratio > far || ratio < 1.0/far)
 }
 
 // gainAt reads what the words beside a change say; false where they say that it is of
@@ -353,7 +374,7 @@ func (c *checker) checkGain(s *sentence, p *pair, g *gain) {
 			return
 		}
 	}
-	follows := fmt.Sprintf("%s → %s is %s", p.old.number.Text, p.fresh.number.Text, ratioText(p.fresh.number.Value/p.old.number.Value, g.kind == percent))
+	follows := fmt.Sprintf("%s is %s", p.text(), ratioText(p.fresh.number.Value/p.old.number.Value, g.kind == percent))
 	degree, why := Certain, "beyond the rounding of the printed figures"
 	if g.about || g.nearly {
 		why = "beyond what “about” leaves open"
@@ -497,7 +518,7 @@ func (c *checker) checkWords(s *sentence, p *pair, pairs int) bool {
 		low, high = 0.8*value, 1.2*value
 	}
 	if !ratio.Meets(document.Between(low, high)) {
-		c.find(Percentage, Certain, s, fmt.Sprintf("%s → %s is %s", p.old.number.Text, p.fresh.number.Text, ratioText(p.fresh.number.Value/p.old.number.Value, false)), fmt.Sprintf("%q is a factor of %s", word, document.Figure(value)))
+		c.find(Percentage, Certain, s, fmt.Sprintf("%s is %s", p.text(), ratioText(p.fresh.number.Value/p.old.number.Value, false)), fmt.Sprintf("%q is a factor of %s", word, document.Figure(value)))
 	}
 	return true
 }

@@ -46,6 +46,8 @@ type fact struct {
 	number    document.Number
 	printed   string
 	bound     bool // "up to", "about": no figure to compute with
+	each      bool // a price: of one device
+	sum       bool // calls itself the total of several
 	line      int
 }
 
@@ -173,54 +175,121 @@ func rateRole(label string, per string) role {
 	return anySpeed
 }
 
-// factsIn reads a sentence. A latency that is named once holds for the statistics listed
-// behind it.
+// A factReader reads the figures of a sentence one after the other.
+type factReader struct {
+	sentence *sentence
+	last     role    // the latency that statistics listed behind it are of
+	behind   bool    // statistics stand behind their figures
+	listed   float64 // the unit of times in the head of the sentence, in ms; 0 without one
+}
+
+// factsIn reads a sentence. A latency that is named once, or in the head of a list, holds for
+// the statistics listed behind it.
 func factsIn(s *sentence) facts {
 	out := facts{line: s.line, place: "sentence", text: s.text}
-	last := role("")
-	behind := false // statistics stand behind their figures
+	reader := newFactReader(s)
 	for i := range s.quantities {
-		q := &s.quantities[i]
-		before, after := windows(s, i)
-		found := fact{number: q.number, printed: q.printed, line: s.line, bound: q.ranged || q.least || q.most || q.nearly || q.signed}
-		switch q.kind {
-		case duration:
-			found.role, found.statistic, behind = timeRole(before, after, last, behind)
-			if found.role != runTime && found.role != "" {
-				last = found.role
-			}
-		case tokenRate:
-			found.role = rateRole(before+" "+q.unit+" "+after, perEach(s, q))
-		case requestRate:
-			found.role = requestSpeed
-			if q.per != "" || otherSpeeds.MatchString(before) {
-				found.role = ""
-			}
-		case requests:
-			found.role = requestCount
-			if strings.Contains(q.unit, "concurrent") || limitWords.MatchString(q.unit+" "+before) {
-				found.role = userCount
-			} else if otherSpeeds.MatchString(before) || strings.Contains(after, "fail") {
-				found.role = ""
-			}
-		case users:
-			found.role = userCount
-		case devices:
-			found.role = deviceCount
-		case tokens:
-			found.role = tokenRole(before, q.unit, after)
-		case money:
-			found.role = priceRole(after)
-		case bare:
-			if concurrencyBefore.MatchString(before) {
-				found.role = userCount
-			}
-		}
-		if found.role != "" && found.statistic != "?" {
+		if found := reader.read(i); found.role != "" && found.statistic != "?" {
 			out.all = append(out.all, found)
 		}
 	}
 	return out
+}
+
+// listHead is the head of a list of figures: "Latency over 500 requests:", "TTFT (ms):".
+var listHead = regexp.MustCompile(`^[^:=;]{3,80}[:=] `)
+
+// newFactReader reads the head of a sentence.
+func newFactReader(s *sentence) factReader {
+	reader := factReader{sentence: s}
+	head := listHead.FindString(s.text)
+	if head == "" || statisticOf(head) != "" {
+		return reader
+	}
+	reader.last = latencyOf(head)
+	if scale, ok := timeScale(head); ok && reader.last != "" && headUnit.MatchString(head) {
+		reader.listed = scale
+	}
+	return reader
+}
+
+var headUnit = regexp.MustCompile(`[(\[,] ?(?:in )?(?:ms|s|sec|seconds|us|µs)[)\]]? ?[:=] $|\bin (?:ms|seconds|milliseconds) ?[:=] $`)
+
+// read is the fact of one figure; without a role where it has none.
+func (r *factReader) read(index int) fact {
+	s := r.sentence
+	q := &s.quantities[index]
+	before, after := windows(s, index)
+	found := fact{number: q.number, printed: q.printed, line: s.line, bound: q.ranged || q.least || q.most || q.nearly || q.signed}
+	switch q.kind {
+	case duration:
+		found.role, found.statistic = r.time(before, after)
+	case tokenRate:
+		found.role = rateRole(before+" "+q.unit+" "+after, perEach(s, q))
+		found.sum = saysTotal(s, q)
+	case requestRate:
+		found.role = requestSpeed
+		if q.per != "" || otherSpeeds.MatchString(before) {
+			found.role = ""
+		}
+	case requests:
+		found.role = requestCount
+		if strings.Contains(q.unit, "concurrent") || limitWords.MatchString(q.unit+" "+before) {
+			found.role = userCount
+		} else if otherSpeeds.MatchString(before) || strings.Contains(after, "fail") {
+			found.role = ""
+		}
+	case users:
+		found.role = userCount
+	case devices:
+		found.role = deviceCount
+	case tokens:
+		found.role = tokenRole(before, q.unit, after)
+	case money:
+		found.role = priceRole(q, s.text[:q.start], s.text[q.end:])
+		found.each = found.role == price && (q.per == "device" || ofDevice.MatchString(s.text[q.end:]))
+	case bare:
+		r.readBare(&found, q, before, after)
+	}
+	return found
+}
+
+// time is the role and the statistic of a time.
+func (r *factReader) time(before, after string) (found role, statistic string) {
+	found, statistic, r.behind = timeRole(before, after, r.last, r.behind)
+	if found != runTime && found != "" {
+		r.last = found
+	}
+	return found, statistic
+}
+
+// readBare reads a figure without a unit: a concurrency, a time whose unit the head of the
+// list has, or the total of rates that are given for one of many.
+func (r *factReader) readBare(found *fact, q *quantity, before, after string) {
+	if concurrencyBefore.MatchString(before) {
+		found.role = userCount
+		return
+	}
+	if r.listed > 0 && statisticOf(before) != "" {
+		found.role, found.statistic = r.time(before, after)
+		found.number = times(found.number, r.listed)
+		return
+	}
+	if !saysTotal(r.sentence, q) {
+		return
+	}
+	for i := range r.sentence.quantities {
+		rate := &r.sentence.quantities[i]
+		if rate.kind == tokenRate && rate.start < q.start && perEach(r.sentence, rate) != "" {
+			found.role, found.sum = anySpeed, true
+			found.number = times(q.number, rate.unitScale)
+		}
+	}
+}
+
+// saysTotal reports whether a figure calls itself the total.
+func saysTotal(s *sentence, q *quantity) bool {
+	return totalBefore.MatchString(s.text[:q.start]) || totalAfter.MatchString(s.text[q.end:])
 }
 
 // perEach is of one of what a rate is: "8 GPUs deliver 1,000 tok/s each".
@@ -303,7 +372,7 @@ func tokenRole(before, unit, after string) role {
 		if input && !output {
 			return inputTotal
 		}
-		if output && !input {
+		if (output || generatedBefore.MatchString(before)) && !input {
 			return outputTotal
 		}
 	case outputWord.MatchString(unit):
@@ -314,12 +383,12 @@ func tokenRole(before, unit, after string) role {
 
 var generatedBefore = regexp.MustCompile(`(?i)\b(?:generated|produced|wrote|emitted)\b[^0-9]{0,20}$`)
 
-// priceRole is the role of a sum of money by the words behind it.
-func priceRole(after string) role {
+// priceRole is the role of a sum of money by the words around it.
+func priceRole(q *quantity, before, after string) role {
 	switch {
-	case regexpHour.MatchString(after):
+	case regexpHour.MatchString(after), q.per == "device" && deviceHour.MatchString(after):
 		return price
-	case regexpMillion.MatchString(after):
+	case regexpMillion.MatchString(after), millionBefore.MatchString(before):
 		return millionPrice
 	}
 	return ""
@@ -327,7 +396,10 @@ func priceRole(after string) role {
 
 var (
 	regexpHour    = regexp.MustCompile(`(?i)^ ?(?:/|per|an|a) ?(?:gpu[- ]?)?(?:hour|hr?\b)`)
-	regexpMillion = regexp.MustCompile(`(?i)^ ?(?:/|per) ?(?:1 ?)?(?:m\b|million|1M|Mtok)`)
+	ofDevice      = regexp.MustCompile(`(?i)^ ?(?:/|per) ?gpu|^ ?(?:/|per|an) ?(?:hour|hr?) (?:each|per gpu|/ ?gpu)`)
+	deviceHour    = regexp.MustCompile(`(?i)^[- /]?(?:hours?|hr?)\b`)
+	regexpMillion = regexp.MustCompile(`(?i)^ ?(?:/|per|for|a|for a) ?(?:1 ?)?(?:m\b|million|mtok)`)
+	millionBefore = regexp.MustCompile(`(?i)\b(?:(?:a|one|1|per|each) ?(?:m|million)|1m) (?:(?:output|input|generated|total) )?tok(?:en)?s?\b[^0-9;.$€£]{0,24}[$€£]$`)
 )
 
 // labelFact reads a figure by the label of its row, its column or its key, and by its unit.
@@ -337,6 +409,9 @@ func labelFact(label string, number document.Number, unit string) (fact, bool) {
 	found.statistic = statisticOf(label)
 	if found.statistic == "?" || skippedLabel.MatchString(label) {
 		return found, false
+	}
+	if inThousands.MatchString(whole) {
+		found.number = times(found.number, 1000)
 	}
 	if latency := latencyOf(label); latency != "" {
 		scale, ok := timeScale(whole)
@@ -378,6 +453,7 @@ func labelFact(label string, number document.Number, unit string) (fact, bool) {
 }
 
 var (
+	inThousands       = regexp.MustCompile(`\b[kK] ?(?:tok|tks?\b|t/s|TPS|req)|\(k\)|\b(?i:in thousands)\b`)
 	statisticAlone    = regexp.MustCompile(`(?i)^\W*(?:p[0-9]{2}|median|mean|avg\.?|average|min|max)\W*(?:\(? ?\[?(?:ms|s|sec|seconds)\]? ?\)?)?\W*$`)
 	skippedLabel      = regexp.MustCompile(`(?i)speedup|gain|improve|change|delta|Δ|diff|\bratio\b|increase|reduction|%|normali[sz]ed|relative|\bvs\b`)
 	deviceLabel       = regexp.MustCompile(`(?i)^\W*(?:(?:#|no\.|num(?:ber of)?|total) ?)?(?:gpus?|devices|accelerators|cards)(?: count)?\W*$`)

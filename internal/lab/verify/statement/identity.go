@@ -21,6 +21,10 @@ func (c *checker) fail(f *facts, rule Rule, degree Degree, printed, follows, why
 	c.add(Contradiction{rule, degree, line, f.place, printed, follows, why})
 }
 
+// plainFigure writes what printed figures give as they stand: the middle of all that they can
+// mean lies beside their product.
+func plainFigure(value float64) string { return document.Figure(math.Round(1e6*value) / 1e6) }
+
 // asked are words that say that a rate was offered, not reached.
 var (
 	reached   = regexp.MustCompile(`(?i)sustain|serv(?:ed|es|ing)|achiev|complet|process|handl|throughput|deliver|reach|finish|did\b`)
@@ -88,7 +92,7 @@ func (c *checker) checkRate(f *facts, rate, count role) {
 	if speed.number.Value < follows.Low && !servedWords.MatchString(f.text) {
 		degree = Doubtful
 	}
-	c.fail(f, Arithmetic, degree, string(rate)+" "+speed.printed, fmt.Sprintf("%s %s in %s is %s", number.number.Text, count, time.printed, document.Figure(follows.Middle())), "a rate is a count by the time that it took")
+	c.fail(f, Arithmetic, degree, string(rate)+" "+speed.printed, fmt.Sprintf("%s %s in %s is %s", number.number.Text, count, time.printed, plainFigure(1000*number.number.Value/time.number.Value)), "a rate is a count by the time that it took")
 }
 
 var servedWords = regexp.MustCompile(`(?i)successful|completed|served|finished|generated|produced`)
@@ -145,7 +149,7 @@ func (c *checker) checkDevices(f *facts) {
 	if f.place != "sentence" { // in a table other devices may take part, as those that read prompts
 		degree = Doubtful
 	}
-	c.fail(f, Arithmetic, degree, all.printed+" and "+each.printed+" per device", fmt.Sprintf("%s × %s = %s", count.number.Text, each.number.Text, document.Figure(sum.Middle())), "all devices together are their number times one")
+	c.fail(f, Arithmetic, degree, all.printed+" and "+each.printed+" per device", fmt.Sprintf("%s × %s = %s", count.number.Text, each.number.Text, plainFigure(exact*each.number.Value)), "all devices together are their number times one")
 }
 
 // checkUsers compares a rate of one user with that of all: users wait, so that all together
@@ -162,15 +166,26 @@ func (c *checker) checkUsers(f *facts) {
 	}
 	const spread = 1.1 // means of rates and of times differ
 	most := each.number.Span().High * count.number.Span().High
-	if all.number.Span().Low <= spread*most {
-		return
-	}
+	least := each.number.Span().Low * count.number.Value
 	degree := Certain
-	if all.role == anySpeed && f.place != "sentence" {
-		degree = Doubtful // prompts may be counted
+	switch {
+	case all.number.Span().Low > spread*most:
+		if all.role == anySpeed && f.place != "sentence" {
+			degree = Doubtful // prompts may be counted
+		}
+	case all.sum && all.number.Span().High < 0.85*least:
+		// Rates of answers leave out the wait for the first token, unless the total is drawn from them.
+		if all.number.Span().High >= 0.8*least || !drawnTotal.MatchString(f.text) {
+			degree = Doubtful
+		}
+	default:
+		return
 	}
 	c.fail(f, Arithmetic, degree, all.printed, fmt.Sprintf("%s × %s = %s", count.number.Text, each.number.Text, document.Figure(count.number.Value*each.number.Value)), "all users together get at most their number times the rate of one")
 }
+
+// drawnTotal makes a total the sum of what stands before it.
+var drawnTotal = regexp.MustCompile(`(?i)(?:\b(?:for|so|thus|hence|therefore|giving|making|yielding|i\.e\.|which (?:is|makes|gives))|=) (?:(?:a|an|the|that|is|it|makes|gives|combined|aggregate|about) )*(?:total|[0-9][0-9,.]*k? (?:(?:output )?(?:tok|tokens)(?:/s| per second) )?(?:in total|total|together|combined|altogether))`)
 
 // checkLengths compares the tokens of all requests with their number times the length of one.
 func (c *checker) checkLengths(f *facts) {
@@ -184,7 +199,7 @@ func (c *checker) checkLengths(f *facts) {
 	switch {
 	case product.Meets(widen(total.number.Span(), 0.01)):
 	case total.number.Span().Low > product.High || exactLength.MatchString(f.text):
-		c.fail(f, Arithmetic, Certain, total.printed, fmt.Sprintf("%s × %s = %s", count.number.Text, length.number.Text, document.Figure(product.Middle())), "all requests together have their number times the tokens of one")
+		c.fail(f, Arithmetic, Certain, total.printed, fmt.Sprintf("%s × %s = %s", count.number.Text, length.number.Text, plainFigure(count.number.Value*length.number.Value)), "all requests together have their number times the tokens of one")
 	}
 }
 
@@ -207,7 +222,7 @@ func (c *checker) checkLittle(f *facts) {
 	if f.place == "sentence" && (!reached.MatchString(f.text) || latency.statistic == "") {
 		degree = Doubtful // the rate may be the one that was offered, the time a percentile
 	}
-	c.fail(f, Little, degree, string(requestSpeed)+" "+rate.printed, fmt.Sprintf("%s × %s is %.1f requests at once, there were at most %s", rate.printed, latency.printed, inside.Middle(), limit.number.Text), "Little's law: rate × mean time")
+	c.fail(f, Little, degree, string(requestSpeed)+" "+rate.printed, fmt.Sprintf("%s × %s is %s requests at once, there were at most %s", rate.printed, latency.printed, plainFigure(rate.number.Value*latency.number.Value/1000), limit.number.Text), "Little's law: rate × mean time")
 }
 
 // checkWhole compares the latency of a whole request with those of its parts.
@@ -285,14 +300,21 @@ func (c *checker) checkPrice(f *facts) {
 		return
 	}
 	var spans []document.Span
+	nominal := 0.0
 	for i := range f.all {
 		speed := &f.all[i]
 		switch speed.role {
 		case anySpeed, outputSpeed, inputSpeed, totalSpeed, deviceSpeed:
 			spans = append(spans, hour.number.Span().Over(speed.number.Span()))
+			nominal = hour.number.Value / speed.number.Value
 		}
 	}
-	counts := []float64{1}
+	counts, several := []float64{1}, []float64(nil)
+	if match := numberOfDevices.FindStringSubmatch(f.text); match != nil {
+		counts = append(counts, wordNumbers[strings.ToLower(match[1])])
+	} else if hour.each { // of how many the rate is may be said elsewhere
+		several = []float64{2, 4, 8, 16}
+	}
 	for i := range f.all {
 		if f.all[i].role == deviceCount {
 			counts = append(counts, f.all[i].number.Value, 1/f.all[i].number.Value)
@@ -301,18 +323,26 @@ func (c *checker) checkPrice(f *facts) {
 	if len(spans) != 1 {
 		return
 	}
-	follows := 0.0
 	for _, count := range counts {
 		per := document.Between(spans[0].Low*count*1e6/3600, spans[0].High*count*1e6/3600)
 		if widen(per, 0.03).Meets(million.number.Span()) {
 			return
 		}
-		if follows == 0 {
-			follows = per.Middle()
+	}
+	degree := Certain
+	for _, count := range several {
+		if per := document.Between(spans[0].Low*count*1e6/3600, spans[0].High*count*1e6/3600); widen(per, 0.03).Meets(million.number.Span()) {
+			degree = Doubtful
 		}
 	}
-	c.fail(f, Arithmetic, Certain, million.printed+" per million tokens", fmt.Sprintf("%s an hour at that rate is $%.3g per million tokens", hour.printed, follows), "an hour has 3,600 seconds")
+	c.fail(f, Arithmetic, degree, million.printed+" per million tokens", fmt.Sprintf("%s an hour at that rate is %s%.3g per million tokens", hour.printed, currencyOf(hour.printed), nominal*1e6/3600), "an hour has 3,600 seconds")
 }
+
+// Numbers of devices in words.
+var (
+	numberOfDevices = regexp.MustCompile(`(?i)\b(two|three|four|six|eight|sixteen) (?:[A-Za-z0-9-]+ )?(?:gpus|cards|devices|accelerators|[a-z]{1,3}[0-9]{2,4}s)\b`)
+	wordNumbers     = map[string]float64{"two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
+)
 
 // shares are how many of all values are at most a percentile.
 var shares = map[string]float64{"p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}

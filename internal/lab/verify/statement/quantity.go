@@ -36,6 +36,8 @@ const (
 type quantity struct {
 	kind       kind
 	number     document.Number // in the base unit of its kind
+	thousands  float64         // what a suffix such as "k" multiplies by; 1 without one
+	unitScale  float64         // from the unit as printed to the base unit
 	unit       string          // as printed
 	printed    string
 	start, end int
@@ -59,6 +61,7 @@ const (
 	tokenWord   = `(?i:(?:(?:output|input|total|generated|prompt|decode|prefill|completion)[ -])?(?:tokens?|toks?|tks?|个? ?词元))`
 	perSecond   = `(?i: ?/ ?(?:s|secs?|seconds?|sekunde)\b| ?/ ?秒| per (?:s\b|sec\b|second)| pro sekunde)`
 	perMinute   = `(?i: ?/ ?(?:min|minute)\b| per minute)`
+	perHour     = `(?i: ?/ ?(?:h|hr|hour)\b| per hour)`
 	requestWord = `(?i:reqs?|requests?|queries|prompts?)`
 )
 
@@ -68,12 +71,15 @@ var units = []unit{
 	{tokenRate, 1.0 / 60, regexp.MustCompile(`^[ -]?` + tokenWord + perMinute)},
 	{requestRate, 1, regexp.MustCompile(`^ ?(?:` + requestWord + perSecond + `|(?i:rps|qps)\b)`)},
 	{requestRate, 1.0 / 60, regexp.MustCompile(`^ ?(?:` + requestWord + perMinute + `|(?i:rpm)\b)`)},
+	{tokenRate, 1.0 / 3600, regexp.MustCompile(`^[ -]?` + tokenWord + perHour)},
+	{requestRate, 1.0 / 3600, regexp.MustCompile(`^ ?` + requestWord + perHour)},
 	{bandwidth, 1000, regexp.MustCompile(`^ ?TB(?:/s| per second)`)},
 	{bandwidth, 1, regexp.MustCompile(`^ ?GB(?:/s| per second)`)},
 	{compute, 1, regexp.MustCompile(`^ ?TFLOPs?(?:/s)?\b|^ ?TFLOPS\b`)},
 	{compute, 1000, regexp.MustCompile(`^ ?PFLOPs?(?:/s)?\b|^ ?PFLOPS\b`)},
 	{points, 1, regexp.MustCompile(`^ ?(?i:%? ?(?:percentage[- ]points?|prozentpunkte?n?)|% ?points?\b|pp\b|ppt\b)|^ ?个百分点`)},
 	{percent, 1, regexp.MustCompile(`^ ?(?:%|(?i:percent|per cent|prozent)\b)`)},
+	{duration, 1e-6, regexp.MustCompile(`^ ?(?:ns|nanoseconds?)\b`)},
 	{duration, 1e-3, regexp.MustCompile(`^ ?(?:µs|μs|us|microseconds?)\b|^ ?微秒`)},
 	{duration, 1, regexp.MustCompile(`^[ -]?(?i:ms|msec|millis(?:econds?)?|milliseconds?|millisekunden)\b|^ ?毫秒`)},
 	{duration, 1000, regexp.MustCompile(`^[ -]?(?i:s|secs?|seconds?|sekunden?)\b|^ ?秒`)},
@@ -92,15 +98,16 @@ var units = []unit{
 
 var (
 	figureStart = regexp.MustCompile(`[-+−]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)`)
-	suffix      = regexp.MustCompile(`^(?:k|K|M)\b|^ ?万`)
+	suffix      = regexp.MustCompile(`^((?:[kKM]|[KMG]i))\b|^ ?(万|(?i:thousand|million|billion|mn|bn))\b|^ ?(万)|^ ?([kKM])(?: ?(?i:tok|tks?\b|t/s|tps|req))|^(m)(?: (?i:tok|req|prompts|queries))`)
+	multiples   = map[string]float64{"k": 1e3, "m": 1e6, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "万": 1e4, "thousand": 1e3, "million": 1e6, "mn": 1e6, "billion": 1e9, "bn": 1e9}
 	ofOne       = regexp.MustCompile(`^(?i: ?(?:/|per|pro|for each|each) ?(?:(user|request|req|stream|sequence|client|session)|(gpu|device|card|npu|chip|accelerator|h100|h200|a100|b200))s?\b| (?:on |for |from )?each (?:(user|client|stream|request)|(gpu|device|card))\b)`)
-	eachBefore  = regexp.MustCompile(`(?i)\b(?:(?:each|every|one|a single) (user|client|stream|request)|(?:each|every) (gpu|device|card))\b[^0-9]{0,24}$`)
+	eachBefore  = regexp.MustCompile(`(?i)\b(?:(?:each|every|one|a single) (user|client|stream|request)|(?:each|every) (gpu|device|card)|(users|clients|streams|requests|sessions) each|(gpus|devices|cards) each|each of (?:the |our |all )?[0-9]+ (?:(?:concurrent )?(users|clients|streams|requests|sessions)|(gpus|devices|cards)))\b[^0-9]{0,24}$`)
 	aboutWords  = regexp.MustCompile(`(?i)(?:[~≈]|\b(?:about|around|approximately|approx\.?|roughly|some|circa|ca\.|etwa|rund|ungefähr|order of)|约|大约)\s*(?:an? |the )?$`)
 	leastWords  = regexp.MustCompile(`(?i)(?:[>≥]|\b(?:more than|over|at least|above|exceed(?:s|ing)?|beyond|no less than|mehr als|über|mindestens|well over|better than)|超过)\s*(?:an? )?$`)
 	mostWords   = regexp.MustCompile(`(?i)(?:[<≤]|\b(?:up to|at most|less than|under|below|as much as|bis zu|höchstens|no more than|as high as|within)|最多|高达)\s*(?:an? )?$`)
 	nearlyWords = regexp.MustCompile(`(?i)(?:\b(?:nearly|almost|close to|just under|just shy of|knapp)|近|接近)\s*(?:an? )?$`)
 	rangeAfter  = regexp.MustCompile(`^ ?(?:[-–—…~]|\.\.+) ?[0-9]`)
-	rangeWords  = regexp.MustCompile(`(?:[0-9%xsKk] ?(?:[-–—…~]|\.\.+) ?|±\s?)$`)
+	rangeWords  = regexp.MustCompile(`(?:[0-9%xsKkM] ?(?:[-–—…~]|\.\.+) ?|±\s?)$`)
 )
 
 // quantitiesIn are the figures of a sentence.
@@ -134,8 +141,10 @@ func quantitiesIn(text string) []quantity {
 var (
 	nameBefore = regexp.MustCompile(`[A-Za-z0-9_.#:/@]$|[A-Za-z]-$|[0-9][,.]$|\b(?:v|version|step|section|table|fig(?:ure)?|port|line|row|pr|issue|seed) ?$`)
 	nameAfter  = regexp.MustCompile(`^(?:[:_][0-9A-Za-z]|\.[0-9]|,[0-9]|-[0-9]{2}-|[A-Za-z]+[0-9]|/[0-9]|B\b)`)
-	wordBefore = regexp.MustCompile(`[A-Za-z_.:/]$`)
-	currency   = regexp.MustCompile(`[$€£]$`)
+	// "8xH200" is eight cards.
+	joinedCards = regexp.MustCompile(`^[x×][A-Z]{1,3}[0-9]{2,4}\b`)
+	wordBefore  = regexp.MustCompile(`[A-Za-z_.:/]$`)
+	currency    = regexp.MustCompile(`[$€£]$`)
 )
 
 // partOfName reports whether digits belong to a name, a version, a date or a time of day.
@@ -143,6 +152,9 @@ func partOfName(text string, first, start, end int) bool {
 	before := text[:start]
 	if first == start && nameBefore.MatchString(strings.ToLower(before)) {
 		return true
+	}
+	if joinedCards.MatchString(text[end:]) {
+		return false
 	}
 	return (first != start && wordBefore.MatchString(text[:first])) || nameAfter.MatchString(text[end:])
 }
@@ -154,10 +166,14 @@ func readQuantity(text string, start, end int) (quantity, bool) {
 		return quantity{}, false
 	}
 	found := quantity{number: number, start: start, end: end}
-	scale := 1.0
-	if match := suffix.FindString(text[end:]); match != "" {
-		scale = map[string]float64{"k": 1e3, "K": 1e3, "M": 1e6, "万": 1e4}[strings.TrimSpace(match)]
-		found.end += len(match)
+	found.thousands, found.unitScale = 1, 1
+	if match := suffix.FindStringSubmatchIndex(text[end:]); match != nil {
+		for group := 2; group < len(match); group += 2 {
+			if match[group] >= 0 {
+				found.thousands = multiples[strings.ToLower(text[end+match[group]:end+match[group+1]])]
+				found.end = end + match[group+1]
+			}
+		}
 	}
 	rest := text[found.end:]
 	for _, unit := range units {
@@ -170,16 +186,16 @@ func readQuantity(text string, start, end int) (quantity, bool) {
 			match = strings.TrimRight(match, ".,;:)( \n")
 		}
 		found.end += len(match)
-		scale *= unit.scale
+		found.unitScale = unit.scale
 		break
 	}
 	before := text[:start]
-	if currency.MatchString(before) {
-		found.kind = money
-	}
 	found.printed = strings.TrimSpace(text[start:found.end])
+	if sign := currency.FindString(before); sign != "" {
+		found.kind, found.printed = money, sign+found.printed
+	}
 	found.read(text, before)
-	found.number = scaled(found.number, scale, found.about)
+	found.number = scaled(found.number, found.thousands*found.unitScale, found.about)
 	return found, true
 }
 
@@ -195,7 +211,7 @@ func (q *quantity) read(text, before string) {
 		}
 	} else if match := eachBefore.FindStringSubmatch(before); match != nil && (q.kind == tokenRate || q.kind == requestRate) {
 		q.per = "device"
-		if match[1] != "" {
+		if match[1]+match[3]+match[5] != "" {
 			q.per = "user"
 		}
 	}
@@ -221,6 +237,19 @@ func scaled(number document.Number, scale float64, about bool) document.Number {
 	}
 	number.Value, number.Half = number.Value*scale, number.Half*scale
 	return number
+}
+
+// short is a figure as printed, with its suffix of thousands and without its unit.
+func (q *quantity) short() string {
+	if q.thousands == 1 || !strings.HasPrefix(q.printed, q.number.Text) {
+		return q.number.Text
+	}
+	return strings.TrimSpace(strings.TrimSuffix(q.printed, q.unit))
+}
+
+// currencyOf is the sign of a sum of money as printed; empty for none.
+func currencyOf(printed string) string {
+	return printed[:len(printed)-len(strings.TrimLeft(printed, "$€£"))]
 }
 
 // isChange reports whether a figure says by how much something differs.

@@ -15,21 +15,22 @@ import (
 var (
 	bracketOpens = regexp.MustCompile(`^ ?\((?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?$`)
 	samePhrase   = regexp.MustCompile(`(?i)^,? ?(?:i\.e\.|that is|which is|= |or in other words|d\.h\.|das sind),? ?(?:about |~|≈)?$`)
+	saidAgain    = regexp.MustCompile(`\((?:i\.e\.|= ?|≈ ?)`)
 	bracketEnds  = regexp.MustCompile(`^ ?\)`)
 )
 
 // checkEquivalents compares a figure with the same one in another unit: "0.5 s (500 ms)".
 func (c *checker) checkEquivalents(s *sentence) {
 	for i := 0; i+1 < len(s.quantities); i++ {
-		first, second := s.quantities[i], s.quantities[i+1]
+		first, second := perMinuteCount(s.text, s.quantities[i]), perMinuteCount(s.text, s.quantities[i+1])
 		between := s.text[first.end:second.start]
 		phrase := samePhrase.MatchString(between)
 		bracket := bracketOpens.MatchString(between) && bracketEnds.MatchString(s.text[second.end:])
-		second = perMinuteCount(s.text, second)
 		if (!phrase && !bracket) || !convertible(&first, &second) {
 			continue
 		}
-		if first.unit == second.unit && first.printed != second.printed && !strings.ContainsAny(first.printed+second.printed, "kKM") {
+		said := bracket && saidAgain.MatchString(between)
+		if !said && first.unit == second.unit && first.printed != second.printed && !strings.ContainsAny(first.printed+second.printed, "kKM") {
 			continue // two figures of one unit are two figures
 		}
 		a, b := first.span(), second.span()
@@ -63,6 +64,7 @@ func perMinuteCount(text string, q quantity) quantity {
 		scale = 1.0 / 86400
 	}
 	q.kind = map[kind]kind{requests: requestRate, tokens: tokenRate}[q.kind]
+	q.end += len(match[0])
 	q.number, q.unit, q.printed = times(q.number, scale), q.unit+match[0], q.printed+match[0]
 	return q
 }
@@ -205,7 +207,13 @@ func meanOf(listed []document.Number, printed document.Number) bool {
 }
 
 // An equation in words: "1,000 requests × 256 tokens = 256,000 tokens".
-var equation = regexp.MustCompile(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?= ?[~≈]? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%)?`)
+var equation = regexp.MustCompile(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?(?:=| is | are | makes? | gives? | equals? )(?:~|≈|about |only )? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%| ?[x×]| times|-)?`)
+
+// The size of so many things each of which has a size that is said elsewhere.
+var (
+	bytesBehind = regexp.MustCompile(`^ ?(?:[KMGT]i?)?B\b`)
+	bytesWithin = regexp.MustCompile(`(?i)\d ?(?:[kmgt]i?)?b\b|bytes?\b`)
+)
 
 // operator is what goes on with a longer equation.
 var operator = regexp.MustCompile(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·÷=−] ?[A-Za-z$~≈]{1,12} ?$`)
@@ -213,8 +221,8 @@ var operator = regexp.MustCompile(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·�
 // checkEquations calculates what a sentence calculates.
 func (c *checker) checkEquations(s *sentence) {
 	for _, at := range equation.FindAllStringSubmatchIndex(s.text, 5) {
-		if operator.MatchString(s.text[:at[0]]) {
-			continue // a longer one
+		if operator.MatchString(s.text[:at[0]]) || (bytesBehind.MatchString(s.text[at[1]:]) && !bytesWithin.MatchString(s.text[at[0]:at[1]])) {
+			continue // a longer one, or one with a size that is not printed
 		}
 		match := make([]string, 8)
 		for i := range match {
@@ -227,9 +235,9 @@ func (c *checker) checkEquations(s *sentence) {
 			continue
 		}
 		left, right, printed = scaled(left, 1, false), scaled(right, 1, false), scaled(printed, 1, false)
-		follows := left.Span().Times(right.Span())
+		follows, plain := left.Span().Times(right.Span()), left.Value*right.Value
 		if match[3] == "/" || match[3] == "÷" {
-			follows = left.Span().Over(right.Span())
+			follows, plain = left.Span().Over(right.Span()), left.Value/right.Value
 		}
 		// In another unit it is a power of ten apart, in minutes or gibibytes another factor.
 		agree := false
@@ -237,7 +245,7 @@ func (c *checker) checkEquations(s *sentence) {
 			agree = agree || widen(document.Between(follows.Low*unit, follows.High*unit), 0.075).Meets(printed.Span())
 		}
 		if !agree {
-			c.find(Arithmetic, Certain, s, fmt.Sprintf("%s %s %s = %s", match[1], match[3], match[4], document.Figure(follows.Middle())), "beyond the rounding of the printed figures")
+			c.find(Arithmetic, Certain, s, fmt.Sprintf("%s %s %s = %s", match[1], match[3], match[4], plainFigure(plain)), "beyond the rounding of the printed figures")
 		}
 	}
 }

@@ -82,12 +82,15 @@ func (c *checker) checkParagraph(paragraph *paragraph) {
 		c.checkClock(sentence)
 		c.checkRuns(sentence)
 		c.checkEquations(sentence)
+		c.checkAdditions(sentence)
+		c.checkCounted(sentence)
 		c.checkSlashed(sentence)
 	}
 	for _, sentence := range joinedBySemicolon(paragraph.sentences) {
 		c.checkSum(&sentence)
 		c.checkSentenceFacts(&sentence)
 	}
+	c.checkSumOfSentences(paragraph)
 	c.checkParts(paragraph)
 	c.checkTogether(paragraph)
 }

@@ -35,11 +35,11 @@ type entry struct {
 }
 
 var (
-	changeHeader = regexp.MustCompile(`(?i)\bgain\b|delta|[Δ∆]|\bdiff(?:erence)?\b|change|improve|speed-?up|increase|reduction|uplift|\bratio\b|boost|saving|saved|\bfactor\b|faster|slowdown|overhead|better|提升|变化|加速|Änderung|Veränderung|Gewinn|Verbesserung`)
+	changeHeader = regexp.MustCompile(`(?i)\bgain\b|delta|[Δ∆]|\bdiff(?:erence)?\b|change|improve|speed-?up|increase|reduction|uplift|\bratio\b|boost|saving|saved|\bfactor\b|faster|slowdown|overhead|better|\bscaling\b|^\W*(?:x|vs\.?\b.*)\W*$|提升|变化|加速|Änderung|Veränderung|Gewinn|Verbesserung`)
 	improvement  = regexp.MustCompile(`(?i)gain|improve|speed-?up|uplift|boost|saving|saved|faster|better|reduction|decrease|lower|提升|Verbesserung|Gewinn`)
 	lessHeader   = regexp.MustCompile(`(?i)reduction|saving|saved|decrease|lower|slow|overhead|loss|drop|regress`)
 	configHeader = regexp.MustCompile(`(?i)batch|concurr|\busers?\b|\btp\b|\bgpus?\b|\blen|length|\bisl\b|\bosl\b|\bsize\b|param|\bmodel|\bseq|requests?\b|\bqps\b|\brate\b|layers|nodes|\bnum|#|count|ctx|context|\bngl\b|\bcost\b|price|date|version|rank|shape|\b[mnk]\b|dim|heads|block|threads?|prompts?$`)
-	stateHeader  = regexp.MustCompile(`(?i)\b(?:baseline|before|default|original|without|w/o|unoptimi[sz]ed|reference|stock|old|base|main|master|upstream|vanilla|current|prev(?:ious)?|after|new|now|ours?|this pr|pr|tuned|optimi[sz]ed|patched|patch|with|w/|candidate|proposed|updated|branch|enabled|disabled|on|off|vllm|sglang|tensorrt-?llm|trt-?llm|tgi|lmdeploy|llama\.cpp|ollama|ossian|eager|graphs?|fp(?:4|8|16|32)|bf16|int[48]|awq|gptq|nvfp4|mxfp4|w[48]a(?:8|16)|vorher|nachher|pre|post|left|right)\b|^\W*(?:[A-Da-d]|v?[0-9]+(?:\.[0-9]+)+(?:\.?(?:post|rc)[0-9]+)?)\W*$|优化|之前|之后|[前后]$`)
+	stateHeader  = regexp.MustCompile(`(?i)\b(?:baseline|before|default|original|without|w/o|unoptimi[sz]ed|reference|stock|old|base|main|master|upstream|vanilla|current|prev(?:ious)?|naive|fused|unfused|triton|flashinfer|flash-?attention|fa[234]|cutlass|cublas|deepgemm|marlin|torch|pytorch|compiled?|hf|transformers|[abhlr][0-9]{2,3}s?|rtx ?[0-9]{4}|mi3[0-9]{2}x?|[td]p ?=? ?[0-9]{1,2}|[0-9]{1,2} ?x? ?gpus?|after|new|now|ours?|this pr|pr|tuned|optimi[sz]ed|patched|patch|with|w/|candidate|proposed|updated|branch|enabled|disabled|on|off|vllm|sglang|tensorrt-?llm|trt-?llm|tgi|lmdeploy|llama\.cpp|ollama|ossian|eager|graphs?|fp(?:4|8|16|32)|bf16|int[48]|awq|gptq|nvfp4|mxfp4|w[48]a(?:8|16)|vorher|nachher|pre|post|left|right)\b|^\W*(?:[A-Da-d]|v?[0-9]+(?:\.[0-9]+)+(?:\.?(?:post|rc)[0-9]+)?)\W*$|优化|之前|之后|[前后]$`)
 	timeWords    = regexp.MustCompile(`(?i)latency|\btime|ttft|tpot|\bitl\b|e2e|\bms\b|duration|seconds|memory|vram|\bcost\b|延迟|时延|Latenz|Zeit`)
 	rateWords    = regexp.MustCompile(`(?i)throughput|tok(?:en)?s?/s|tokens? per|req(?:uests?)?/s|\b(?:tps|qps|rps)\b|t/s|bandwidth|flops|吞吐|Durchsatz`)
 )
@@ -137,17 +137,61 @@ func (c *checker) checkChangeColumn(g *grid, column int) {
 	}
 	first, second, sure, directed := g.statesOf(column, at)
 	if first < 0 {
+		c.checkBaseRow(g, column, at)
 		return
 	}
+	// Where the change holds between two states in other rows, one that holds between two rows
+	// does so by chance.
+	supported := g.support(column, first, second, at)
 	for _, r := range at {
 		row := &g.rows[r]
-		if row.cells[first].figure == nil || row.cells[second].figure == nil || g.explained(r, column) {
+		if row.cells[first].figure == nil || row.cells[second].figure == nil || g.explained(r, column, supported) {
 			continue
 		}
 		if sure {
 			c.reportChange(g, row, column, first, second, directed)
 		}
 	}
+}
+
+// checkBaseRow checks a column of factors of the first row, whose own is 1: one that does not
+// hold where another does, and is the only such one, is wrong.
+func (c *checker) checkBaseRow(g *grid, column int, rows []int) {
+	first := g.rows[0].cells[column].change
+	if g.turned || len(rows) < 3 || rows[0] != 0 || first == nil || first.kind != factor || first.number.Value != 1 {
+		return
+	}
+	for a := 1; a < len(g.headers); a++ {
+		base := g.rows[0].cells[a].figure
+		if a == column || base == nil || configHeader.MatchString(g.headers[a]) {
+			continue
+		}
+		var off []int
+		hold := 0
+		for _, r := range rows[1:] {
+			cells := g.rows[r].cells
+			switch {
+			case cells[a].figure == nil || cells[column].change == nil:
+			case changeHolds(base, cells[a].figure, &cells[column], g.context(r, column), true):
+				hold++
+			default:
+				off = append(off, r)
+			}
+		}
+		// Several that do not hold are of something else.
+		if hold < 1 || len(off) != 1 || g.explained(off[0], column, false) {
+			continue
+		}
+		c.reportFactor(g, off[0], column, base, a)
+	}
+}
+
+// reportFactor reports a factor that is not that of a figure from the same column's first.
+func (c *checker) reportFactor(g *grid, r, column int, base *quantity, a int) {
+	row := &g.rows[r]
+	before, after := figureOf(base), figureOf(row.cells[a].figure)
+	c.add(Contradiction{Percentage, Certain, row.line, "table row " + row.name + ", " + g.headers[column], row.cells[column].text,
+		fmt.Sprintf("%s → %s is %s", before.Text, after.Text, tableRatio(after.Value/before.Value, row.cells[column].change)), "the other factors are those from the first row"})
 }
 
 // intervals are what makes a change an estimate of its own.
@@ -204,7 +248,7 @@ func (g *grid) statesOf(column int, rows []int) (first, second int, sure, direct
 	if best >= 2 || (best == 1 && len(values) == 2 && (len(rows) > 1 && g.stateLike(first, second))) {
 		return first, second, true, false
 	}
-	if len(values) != 2 || !g.stateLike(values[0], values[1]) || g.byRows(column, rows) {
+	if len(values) != 2 || !g.stateLike(values[0], values[1]) || (g.byRows(column, rows) && !g.support(column, values[0], values[1], rows)) {
 		return -1, -1, false, false
 	}
 	return values[0], values[1], true, document.BaseWords.MatchString(g.headers[values[0]]) != document.BaseWords.MatchString(g.headers[values[1]])
@@ -233,8 +277,8 @@ func (g *grid) byRows(column int, rows []int) bool {
 }
 
 // explained reports whether a change can be that of any figure of its row from another of the
-// row, or from the same column of another row, or says that there is none.
-func (g *grid) explained(r, column int) bool {
+// row, or, where none of its column holds so elsewhere, from the same column of another row.
+func (g *grid) explained(r, column int, supported bool) bool {
 	cells := g.rows[r].cells
 	for a := 1; a < len(cells); a++ {
 		for b := a + 1; b < len(cells); b++ {
@@ -243,7 +287,49 @@ func (g *grid) explained(r, column int) bool {
 			}
 		}
 	}
-	return g.ofOtherRow(r, column)
+	return !supported && g.ofOtherRow(r, column)
+}
+
+// support reports whether the changes of a column are those between two columns: they hold in
+// half of the rows, and in as many as hold between rows. Two columns whose headings are not
+// known as those of states need two such rows, and more than those.
+func (g *grid) support(column, first, second int, rows []int) bool {
+	hold, seen, between := 0, 0, g.ofSteps(column, rows)
+	for _, r := range rows {
+		if holds, ok := g.holds(r, column, first, second, false); ok {
+			seen++
+			if holds {
+				hold++
+			}
+		}
+	}
+	if hold == 0 || hold*2 < seen {
+		return false
+	}
+	return (g.stateLike(first, second) && hold >= between) || (hold >= 2 && hold > between)
+}
+
+// ofSteps counts the changes of a column that are those of one column from the row above, or
+// from the first row: the most of any column.
+func (g *grid) ofSteps(column int, rows []int) int {
+	most := 0
+	for a := 1; a < len(g.headers); a++ {
+		fromAbove, fromFirst := 0, 0
+		for _, r := range rows {
+			cells := g.rows[r].cells
+			if r == 0 || (a == column && !cells[a].beside) || cells[a].figure == nil {
+				continue
+			}
+			if above := g.rows[r-1].cells[a].figure; above != nil && changeHolds(above, cells[a].figure, &cells[column], g.context(r, column), true) {
+				fromAbove++
+			}
+			if first := g.rows[0].cells[a].figure; first != nil && changeHolds(first, cells[a].figure, &cells[column], g.context(r, column), true) {
+				fromFirst++
+			}
+		}
+		most = max(most, fromAbove, fromFirst)
+	}
+	return most
 }
 
 // ofOtherRow reports whether a change can be that of a figure of its row from the same column

@@ -67,8 +67,8 @@ func cellFigure(text string) (number document.Number, unit string, ok bool) {
 		return number, "", false
 	}
 	number, ok = document.ParseNumber(found[0].number.Text)
-	if suffixed := strings.TrimSpace(strings.TrimSuffix(found[0].printed, found[0].unit)); ok && strings.HasSuffix(strings.ToLower(suffixed), "k") {
-		number = times(number.Rounded(false), 1000)
+	if ok && found[0].thousands > 1 {
+		number = times(number.Rounded(false), found[0].thousands)
 	}
 	return number, found[0].unit, ok
 }
