@@ -18,7 +18,8 @@
 //     memory and misaligned addresses are faults.
 //   - What one block wrote may not be read by another one of the same launch, unless fences and atomic
 //     or ordered accesses put the two in order; and a kernel of several cards has to have waited for a
-//     card whose memory it reads. Every second launch begins with the last block.
+//     card whose memory it reads. Every second launch begins with the last block,
+//     and every second pair of them with the last warp of each.
 //   - Shared memory starts as 0xA5. Accesses of warps that no barrier orders, and of lanes that
 //     neither a barrier nor bar.warp.sync orders, are faults where one of them writes.
 //   - cp.async lands when its group is waited for; touching its target before is a fault.

@@ -33,6 +33,46 @@ setp.lt.u32 %p1, %r5, %r9;
 st.global.u32 [%d0+4], %r4;
 $END: `
 
+// TestOrderInside holds threads of a block to be ordered by barriers, in global memory too, whichever warp
+// runs first.
+func TestOrderInside(t *testing.T) {
+	const program = `mov.u32 %r1, %tid.x;
+xor.b32 %r2, %r1, 32;
+mul.wide.u32 %d1, %r1, 4;
+mul.wide.u32 %d2, %r2, 4;
+add.u64 %d1, %d1, %d0;
+add.u64 %d2, %d2, %d0;
+st.global.u32 [%d1], %r1;
+bar.sync 0;
+ld.global.u32 %r3, [%d2];
+st.global.u32 [%d1+1024], %r3;`
+	for name, c := range map[string]struct{ old, new, want string }{
+		"right":             {"", "", ""},
+		"own word":          {"bar.sync 0;\nld.global.u32 %r3, [%d2]", "ld.global.u32 %r3, [%d1]", ""},
+		"no barrier":        {"bar.sync 0;\n", "", "of this block wrote them, without a barrier"},
+		"barrier of a warp": {"bar.sync 0;\n", "bar.warp.sync -1;\n", "of this block wrote them, without a barrier"},
+		"lanes":             {"%r1, 32;", "%r1, 1;", ""},
+	} {
+		for _, spoilt := range []bool{false, true} {
+			text := strings.Replace(program, c.old, c.new, 1)
+			want := c.want
+			if strings.HasPrefix(name, "lanes") && spoilt {
+				text, want = strings.Replace(text, "bar.sync 0;\n", "", 1), "of this block wrote them, without a barrier"
+			}
+			b := newBench(t, Card{})
+			out := get4096(b)
+			b.must(b.CopyToDevice(out, make([]byte, 2048)))
+			f := b.function(source(text))
+			for range 4 { // blocks and warps in any order
+				b.must(b.Launch(&driver.Launch{Function: f, Grid: driver.Dim3{X: 1, Y: 1, Z: 1}, Block: driver.Dim3{X: 64, Y: 1, Z: 1}, Stream: b.stream, Params: pointer(out)}))
+			}
+			if err := b.StreamSync(b.stream); (want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+	}
+}
+
 // TestOrder holds what orders blocks to be enough, and each part of it to be needed.
 func TestOrder(t *testing.T) {
 	const one, two = "membar.gl;\natom", "@%p1 bra $END;\nmembar.gl;\n"

@@ -20,16 +20,19 @@ type Block struct {
 	Shared  []byte
 	Count   Count
 
-	warps   []*Warp
-	cells   []cell
-	reads   []uint32 // where warps synchronise in part: by cell and warp, its time at its last read
-	bars    [16]named
-	checks  bool
-	shift   int // of a place in shared memory to its cell
-	limit   int64
-	async   *async // nil: nothing of it yet
-	stamp   uint64 // launch and block (order.go)
-	epoch   uint64 // fences passed
+	warps  []*Warp
+	cells  []cell
+	reads  []uint32 // where warps synchronise in part: by cell and warp, its time at its last read
+	bars   [16]named
+	checks bool
+	shift  int // of a place in shared memory to its cell
+	limit  int64
+	async  *async // nil: nothing of it yet
+	stamp  uint64 // launch and block (order.go)
+	epoch  uint64 // fences passed
+
+	backwards bool // the last warp runs first
+
 	known   clock  // what other blocks have written
 	pending clock  // the same, with the next fence
 	order   *order // of the launch; nil where blocks do not talk
@@ -51,7 +54,8 @@ type Grid struct {
 // Run executes all blocks. The result does not depend on how many are executed at a time: kernels
 // whose blocks may see each other's work (atomics, volatile accesses) run one block after another,
 // and no block may read what another one wrote where nothing orders them. Every second launch begins with the last
-// block, since no order is promised.
+// block, since no order is promised; every second pair of them begins each block with
+// the last warp.
 func (g *Grid) Run() (count Count, failed *Fault) {
 	total := int64(g.Blocks[0]) * int64(g.Blocks[1]) * int64(g.Blocks[2])
 	workers := min(g.Device.workers(), total)
@@ -146,6 +150,7 @@ func (b *Block) exec(index int64, stamp uint64) (failed *Fault) {
 		}
 	}()
 	b.Index, b.stamp, b.epoch, b.known, b.pending = index, stamp, 0, nil, nil
+	b.backwards = stamp>>(stampLaunch+5)&1 != 0
 	b.At = [3]uint32{uint32(index % int64(b.Grid[0])), uint32(index / int64(b.Grid[0]) % int64(b.Grid[1])), uint32(index / int64(b.Grid[0]) / int64(b.Grid[1]))}
 	clear(b.cells)
 	clear(b.reads)
@@ -165,7 +170,10 @@ func (b *Block) exec(index int64, stamp uint64) (failed *Fault) {
 func (b *Block) turns() {
 	for idle := 0; ; idle++ {
 		left, waiting := 0, 0
-		for _, w := range b.warps {
+		for i, w := range b.warps {
+			if b.backwards {
+				w = b.warps[len(b.warps)-1-i]
+			}
 			if !w.done && !w.waits {
 				before := b.Count.Warp
 				w.exec()

@@ -49,7 +49,7 @@ type Alloc struct {
 	Device     *Device
 	Constant   bool // kernels may not write it
 	shadow     []byte
-	stamps     atomic.Pointer[[]uint64] // of each word, which block of which launch wrote it; nil: none
+	stamps     atomic.Pointer[stamps] // who wrote each word (order.go); nil: no kernel has
 }
 
 // Memory is the address space that all cards of a machine share.
@@ -216,11 +216,10 @@ func (w *Warp) GlobalRead(site, lane int, at uint64, n int) []byte {
 // GlobalReadConst is GlobalRead for loads that promise that the launch does not write what they read
 // (.nc): such loads may see what was there before.
 func (w *Warp) GlobalReadConst(site, lane int, at uint64, n int) []byte {
-	b := w.GlobalRead(site, lane, at, n)
 	if a, off := w.global(site, lane, at, n, "read"); w.Block.foreign(a, off, uint64(n), true) != 0 {
 		w.FailLane(LaunchFailed, lane, "read of %d bytes at %#x by .nc: the block wrote them before in the same launch", n, at)
 	}
-	return b
+	return w.GlobalRead(site, lane, at, n)
 }
 
 // GlobalWrite returns room for n bytes and marks them as written.
@@ -230,6 +229,6 @@ func (w *Warp) GlobalWrite(site, lane int, at uint64, n int) []byte {
 		w.FailLane(IllegalAddress, lane, "write of %d bytes at %#x: a constant of the module", n, at)
 	}
 	a.Written(off, uint64(n))
-	w.Block.mark(a, off, uint64(n), false)
+	w.mark(lane, a, off, uint64(n), false)
 	return a.Data[off : off+uint64(n)]
 }

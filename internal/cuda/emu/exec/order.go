@@ -6,7 +6,8 @@ package exec
 // that place by an atomic access and then passes a fence, or by .acquire, knows it. An ordinary load of
 // what another block wrote in the same launch, and which the block does not know, is a fault.
 //
-// A block counts as one party: a fence of one warp covers what all have written by then. Between cards,
+// Towards others a block counts as one party: a fence of one warp covers what all have written by then.
+// Inside of it barriers order warps, as they do for shared memory. Between cards,
 // words that are published may not be written or read by ordinary accesses, and a kernel with accesses
 // of system scope may read memory of other cards only behind an .acquire of its own, or a barrier behind
 // one.
@@ -25,6 +26,12 @@ const (
 func (g *Grid) stampOf(launch uint64, index int64) uint64 {
 	return launch<<(stampLaunch+4) | uint64(g.Device.Ordinal&15)<<stampLaunch | uint64(index+1)&(1<<20-1)<<stampBlock
 }
+
+// stamps are those of the words of an allocation; when is warp and lane (5 bits each), the warp's time
+// and how often its lanes had synchronised (27 bits each).
+type stamps struct{ by, when []uint64 }
+
+const whenBits = 27
 
 // A clock says for blocks, by stamp, up to how many fences what they wrote is known.
 type clock map[uint64]uint64
@@ -103,7 +110,7 @@ func (w *Warp) StrongWrite(site, lane int, at uint64, n int, release bool) []byt
 	}
 	room := w.GlobalWrite(site, lane, at, n)
 	a, off := w.global(site, lane, at, n, "write")
-	w.Block.mark(a, off, uint64(n), true)
+	w.mark(lane, a, off, uint64(n), true)
 	w.Block.publish(at)
 	return room
 }
@@ -122,6 +129,10 @@ func (w *Warp) readable(a *Alloc, off, n uint64, lane int, what string) {
 		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): block %d of the same launch wrote them, and nothing orders the blocks",
 			what, n, a.Base+off, off, a.Size, int64(other>>stampBlock&(1<<20-1))-1)
 	}
+	if thread := w.racing(a, off, n, lane); thread >= 0 && w.Block.checks {
+		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): thread %d of this block wrote them, without a barrier in between",
+			what, n, a.Base+off, off, a.Size, thread)
+	}
 	if s := w.Block.abroad(a, off); s&strongBit != 0 {
 		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x: card %d publishes something there, which an ordinary load may never see", what, n, a.Base+off, s&stampCard>>stampLaunch)
 	}
@@ -131,17 +142,38 @@ func (w *Warp) readable(a *Alloc, off, n uint64, lane int, what string) {
 }
 
 // plain says whether words may be read without a closer look.
-func (b *Block) plain(a *Alloc, off, n uint64, constant bool) bool {
-	return b.foreign(a, off, n, constant) == 0 && !(b.Kernel.System && (a.Device != b.Device || b.abroad(a, off) != 0))
+func (w *Warp) plain(a *Alloc, off, n uint64, lane int, constant bool) bool {
+	b := w.Block
+	return b.foreign(a, off, n, constant) == 0 && w.racing(a, off, n, lane) < 0 && !(b.Kernel.System && (a.Device != b.Device || b.abroad(a, off) != 0))
+}
+
+// racing returns another thread of this block that wrote one of the words in this launch, without a barrier
+// since; -1: none did.
+func (w *Warp) racing(a *Alloc, off, n uint64, lane int) int {
+	written := a.stamps.Load()
+	if written == nil || w.Block.stamp == 0 {
+		return -1
+	}
+	for i := off / 4; i < (off+n+3)/4; i++ {
+		if s := written.by[i]; s>>stampBlock != w.Block.stamp>>stampBlock || s&strongBit != 0 {
+			continue
+		}
+		when := written.when[i]
+		warp, other, own, syncs := int(when>>(2*whenBits+5)), int(when>>(2*whenBits)&31), uint32(when>>whenBits)&(1<<whenBits-1), uint32(when)&(1<<whenBits-1)
+		if (warp != w.ID && own > w.know[warp]) || (warp == w.ID && other != lane && syncs == w.Syncs) {
+			return warp*32 + other
+		}
+	}
+	return -1
 }
 
 // abroad returns the stamp of the word at off if another card wrote it, else 0.
 func (b *Block) abroad(a *Alloc, off uint64) uint64 {
-	stamps := a.stamps.Load()
-	if stamps == nil || !b.Kernel.System {
+	written := a.stamps.Load()
+	if written == nil || !b.Kernel.System {
 		return 0
 	}
-	if s := (*stamps)[off/4]; s != 0 && int(s&stampCard>>stampLaunch) != b.Device.Ordinal&15 {
+	if s := written.by[off/4]; s != 0 && int(s&stampCard>>stampLaunch) != b.Device.Ordinal&15 {
 		return s
 	}
 	return 0
@@ -150,11 +182,11 @@ func (b *Block) abroad(a *Alloc, off uint64) uint64 {
 // foreign returns the stamp of another block of this launch, or with own of any, that wrote one of the
 // words without this block knowing of it; 0: none did.
 func (b *Block) foreign(a *Alloc, off, n uint64, own bool) uint64 {
-	stamps := a.stamps.Load()
-	if stamps == nil || b.stamp == 0 {
+	written := a.stamps.Load()
+	if written == nil || b.stamp == 0 {
 		return 0
 	}
-	for _, s := range (*stamps)[off/4 : (off+n+3)/4] {
+	for _, s := range written.by[off/4 : (off+n+3)/4] {
 		if s>>stampLaunch != b.stamp>>stampLaunch || (!own && s>>stampBlock == b.stamp>>stampBlock) {
 			continue
 		}
@@ -165,18 +197,15 @@ func (b *Block) foreign(a *Alloc, off, n uint64, own bool) uint64 {
 	return 0
 }
 
-// mark notes that this block wrote words; parts of words are not followed.
-func (b *Block) mark(a *Alloc, off, n uint64, strong bool) {
-	stamps := a.stamps.Load()
-	if stamps == nil {
-		made := make([]uint64, (a.Size+3)/4)
-		if !a.stamps.CompareAndSwap(nil, &made) {
-			b.mark(a, off, n, strong)
-			return
-		}
-		stamps = &made
+// mark notes that this warp wrote words; parts of words are not followed.
+func (w *Warp) mark(lane int, a *Alloc, off, n uint64, strong bool) {
+	b, written := w.Block, a.stamps.Load()
+	if written == nil {
+		words := (a.Size + 3) / 4
+		a.stamps.CompareAndSwap(nil, &stamps{make([]uint64, words), make([]uint64, words)})
+		written = a.stamps.Load()
 	}
-	stamp := b.stamp
+	stamp, when := b.stamp, uint64(w.ID<<5|lane)<<(2*whenBits)|uint64(w.own)<<whenBits|uint64(w.Syncs)
 	if stamp != 0 {
 		stamp |= b.epoch << 1
 		if strong {
@@ -187,6 +216,6 @@ func (b *Block) mark(a *Alloc, off, n uint64, strong bool) {
 		stamp = 0
 	}
 	for i := off / 4; i < (off+n+3)/4; i++ {
-		(*stamps)[i] = stamp
+		written.by[i], written.when[i] = stamp, when
 	}
 }

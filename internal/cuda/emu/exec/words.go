@@ -12,7 +12,7 @@ func (w *Warp) LoadWords(site int, a *Address, m uint32, regs []int, constant bo
 			continue
 		}
 		at := a.Of(w, lane)
-		b := w.words(site, at, n, constant)
+		b := w.words(site, lane, at, n, constant)
 		switch {
 		case b != nil:
 		case constant:
@@ -27,7 +27,7 @@ func (w *Warp) LoadWords(site int, a *Address, m uint32, regs []int, constant bo
 }
 
 // words returns n bytes of the allocation that was touched last, if all is well with them.
-func (w *Warp) words(site int, at, n uint64, constant bool) []byte {
+func (w *Warp) words(site, lane int, at, n uint64, constant bool) []byte {
 	found := w.found[site]
 	if found == nil {
 		return nil
@@ -50,7 +50,7 @@ func (w *Warp) words(site int, at, n uint64, constant bool) []byte {
 			return nil
 		}
 	}
-	if !w.Block.plain(found, off, n, constant) {
+	if !w.plain(found, off, n, lane, constant) {
 		return nil
 	}
 	return found.Data[off : off+n]
