@@ -84,7 +84,7 @@ func TestCompared(t *testing.T) {
 		t.Errorf("%+v, %v", columns, err)
 	}
 	for _, name := range []string{bad, filepath.Join(dir, "missing.txt"), dir} {
-		if _, err := compared([]string{name}); err == nil || !strings.Contains(err.Error(), "compare: ") {
+		if _, err := compared([]string{name}); err == nil || !strings.Contains(err.Error(), "a result file or a ledger expected: ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

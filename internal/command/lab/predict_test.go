@@ -160,7 +160,7 @@ func TestBadRequests(t *testing.T) {
 		"no objective":      {"size", "Qwen3-8B", "--machine", "H100", "--rate", "1", "--sla", " "},
 		"--price":           {"size", "Qwen3-8B", "--machine", "H100", "--rate", "1", "--price", "H200=1"},
 		"above 0":           {"size", "Qwen3-8B", "--machine", "H100", "--rate", "0"},
-		"no such metric":    {"size", "Qwen3-8B", "--machine", "H100", "--tp", "1", "--rate", "1", "--sla", "p98_ttft_ms<=1"},
+		"is not predicted":  {"size", "Qwen3-8B", "--machine", "H100", "--tp", "1", "--rate", "1", "--sla", "p98_ttft_ms<=1"},
 		"BATCHxPROMPT":      {"calibrate", "--check", "eight"},
 		"--rows FILE":       {"calibrate", "ossian-tiny", "--rows", "x"},
 		"no such file":      {"calibrate", "--rows", "none.json"},

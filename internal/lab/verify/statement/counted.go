@@ -5,18 +5,17 @@ package statement
 import (
 	"fmt"
 	"math"
-	"regexp"
 
 	"ossian/internal/lab/verify/document"
 )
 
 var (
-	ofBetween    = regexp.MustCompile(`(?i)^ ?(?:of|out of|von|/) ?(?:(?:the|all|our|its|a total of) )*$`)
-	shareOpens   = regexp.MustCompile(`(?i)^[^0-9.;()]{0,48}(?:\( ?(?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?|, (?:or|i\.e\.|that is|which is) (?:about )?|(?:=|≈) ?)$`)
-	shareCloses  = regexp.MustCompile(`(?i)^ ?(?:[).,;]|$|(?:of (?:them|all|the (?:total|requests|prompts|runs)))\b)`)
-	countBracket = regexp.MustCompile(`(?i)^[^0-9.;()]{0,40}\( ?$`)
+	ofBetween    = expr(`(?i)^ ?(?:of|out of|von|/) ?(?:(?:the|all|our|its|a total of) )*$`)
+	shareOpens   = expr(`(?i)^[^0-9.;()]{0,48}(?:\( ?(?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?|, (?:or|i\.e\.|that is|which is) (?:about )?|(?:=|≈) ?)$`)
+	shareCloses  = expr(`(?i)^ ?(?:[).,;]|$|(?:of (?:them|all|the (?:total|requests|prompts|runs)))\b)`)
+	countBracket = expr(`(?i)^[^0-9.;()]{0,40}\( ?$`)
 	// Words that make a percentage beside a count one of something else.
-	otherShare = regexp.MustCompile(`(?i)\b(?:improv\w*|faster|slower|increas\w*|decreas\w*|gain\w*|speed\w*|more|less|higher|lower|reduc\w*|by|regress\w*|time|utili[sz]\w*)\b`)
+	otherShare = expr(`(?i)\b(?:improv\w*|faster|slower|increas\w*|decreas\w*|gain\w*|speed\w*|more|less|higher|lower|reduc\w*|by|regress\w*|time|utili[sz]\w*)\b`)
 )
 
 // checkCounted compares a share with the two counts that it is of.

@@ -5,7 +5,6 @@ package statement
 // sets with two are about two runs.
 
 import (
-	"regexp"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
@@ -94,25 +93,25 @@ func (f *facts) has(wanted role) bool {
 var (
 	latencies = []struct {
 		role    role
-		pattern *regexp.Regexp
+		pattern *expression
 	}{
-		{firstToken, regexp.MustCompile(`(?i)\bttft\b|time[- ]to[- ]first|first[- ]token|首字|首 ?token`)},
-		{perToken, regexp.MustCompile(`(?i)\btpot\b|time per (?:output )?token|per[- ]token latency|ms/token`)},
-		{betweenGaps, regexp.MustCompile(`(?i)\bitl\b|inter[- ]?token|token[- ]to[- ]token|\btbt\b`)},
-		{wholeRequest, regexp.MustCompile(`(?i)\be2el?\b|end[- ]to[- ]end|request latency|total latency|\blatency\b|response time`)},
+		{firstToken, expr(`(?i)\bttft\b|time[- ]to[- ]first|first[- ]token|首字|首 ?token`)},
+		{perToken, expr(`(?i)\btpot\b|time per (?:output )?token|per[- ]token latency|ms/token`)},
+		{betweenGaps, expr(`(?i)\bitl\b|inter[- ]?token|token[- ]to[- ]token|\btbt\b`)},
+		{wholeRequest, expr(`(?i)\be2el?\b|end[- ]to[- ]end|request latency|total latency|\blatency\b|response time`)},
 	}
-	partLatency = regexp.MustCompile(`(?i)(?:prefill|decode|step|kernel|network|token|queue\w*|scheduling|attention|load\w*|start\w*|link|memory|tool) (?:latency|time)`)
+	partLatency = expr(`(?i)(?:prefill|decode|step|kernel|network|token|queue\w*|scheduling|attention|load\w*|start\w*|link|memory|tool) (?:latency|time)`)
 	statistics  = []struct {
 		name    string
-		pattern *regexp.Regexp
+		pattern *expression
 	}{
-		{"mean", regexp.MustCompile(`(?i)\b(?:mean|average|avg\.?|durchschnitt\w*|mittel\w*)\b|平均`)},
-		{"median", regexp.MustCompile(`(?i)\b(?:median|p50)\b|中位`)},
-		{"p75", regexp.MustCompile(`(?i)\bp75\b`)}, {"p90", regexp.MustCompile(`(?i)\bp90\b`)}, {"p95", regexp.MustCompile(`(?i)\bp95\b`)},
-		{"p99.9", regexp.MustCompile(`(?i)\bp99\.9\b|\bp999\b`)}, {"p99", regexp.MustCompile(`(?i)\bp99\b`)}, {"p25", regexp.MustCompile(`(?i)\bp25\b`)},
-		{"min", regexp.MustCompile(`(?i)\b(?:min\.?|minimum|lowest|fastest)\b`)}, {"max", regexp.MustCompile(`(?i)\b(?:max\.?|maximum|highest|slowest|worst(?:-case)?)\b`)},
+		{"mean", expr(`(?i)\b(?:mean|average|avg\.?|durchschnitt\w*|mittel\w*)\b|平均`)},
+		{"median", expr(`(?i)\b(?:median|p50)\b|中位`)},
+		{"p75", expr(`(?i)\bp75\b`)}, {"p90", expr(`(?i)\bp90\b`)}, {"p95", expr(`(?i)\bp95\b`)},
+		{"p99.9", expr(`(?i)\bp99\.9\b|\bp999\b`)}, {"p99", expr(`(?i)\bp99\b`)}, {"p25", expr(`(?i)\bp25\b`)},
+		{"min", expr(`(?i)\b(?:min\.?|minimum|lowest|fastest)\b`)}, {"max", expr(`(?i)\b(?:max\.?|maximum|highest|slowest|worst(?:-case)?)\b`)},
 	}
-	otherStatistic = regexp.MustCompile(`(?i)\bp[0-9]{1,2}\b|std|dev\b|variance|\bcv\b|jitter|\bmad\b|stdev|iqr`)
+	otherStatistic = expr(`(?i)\bp[0-9]{1,2}\b|std|dev\b|variance|\bcv\b|jitter|\bmad\b|stdev|iqr`)
 )
 
 // statisticOf is the statistic that a label names; "" for none, "?" for one that is not known.
@@ -143,17 +142,17 @@ func latencyOf(label string) role {
 
 // Words of rates and counts in labels.
 var (
-	inputWord   = regexp.MustCompile(`(?i)\b(?:input|prompt|prefill|pp[0-9]+)\b`)
-	outputWord  = regexp.MustCompile(`(?i)\b(?:output|generat\w+|decod\w+|completion)\b`)
-	bothWord    = regexp.MustCompile(`(?i)total[ -]token|total tok|total throughput|total TPS|input *(?:\+|and|/) *output|input and output|overall token`)
-	userWord    = regexp.MustCompile(`(?i)(?:per[ -]|/ ?)(?:user|request|req|stream|client|session|seq\w*)\b|interactivity`)
-	deviceWord  = regexp.MustCompile(`(?i)(?:per[ -]|/ ?)(?:gpu|device|card|npu|chip|accelerator)s?\b`)
-	tokenSpeed  = regexp.MustCompile(`(?i)(?:tok(?:en)?s?|tks) ?(?:/|per) ?s|\btps\b|\bt/s\b|token throughput|tokens per second`)
-	otherSpeeds = regexp.MustCompile(`(?i)eval|peak|max\b|steady|speedup|accept|draft|request rate|target|offered|configured|ideal|theoretical|goodput|limit`)
-	eachWord    = regexp.MustCompile(`(?i)\b(?:each|apiece|per (?:request|prompt|query|answer)|length|long|every)\b`)
-	inAll       = regexp.MustCompile(`(?i)\b(?:in total|generated|produced|altogether|total|overall|written)\b`)
-	inTime      = regexp.MustCompile(`(?i)\b(?:in|took|takes|over|within|for|lasted|duration(?: of)?|elapsed|ran(?: for)?|run time(?: of)?|finish\w* in)[: ]*(?:about |exactly )?$`)
-	limitWords  = regexp.MustCompile(`(?i)concurren\w*|max_concurrency|in[- ]flight|users|clients|parallel\w*`)
+	inputWord   = expr(`(?i)\b(?:input|prompt|prefill|pp[0-9]+)\b`)
+	outputWord  = expr(`(?i)\b(?:output|generat\w+|decod\w+|completion)\b`)
+	bothWord    = expr(`(?i)total[ -]token|total tok|total throughput|total TPS|input *(?:\+|and|/) *output|input and output|overall token`)
+	userWord    = expr(`(?i)(?:per[ -]|/ ?)(?:user|request|req|stream|client|session|seq\w*)\b|interactivity`)
+	deviceWord  = expr(`(?i)(?:per[ -]|/ ?)(?:gpu|device|card|npu|chip|accelerator)s?\b`)
+	tokenSpeed  = expr(`(?i)(?:tok(?:en)?s?|tks) ?(?:/|per) ?s|\btps\b|\bt/s\b|token throughput|tokens per second`)
+	otherSpeeds = expr(`(?i)eval|peak|max\b|steady|speedup|accept|draft|request rate|target|offered|configured|ideal|theoretical|goodput|limit`)
+	eachWord    = expr(`(?i)\b(?:each|apiece|per (?:request|prompt|query|answer)|length|long|every)\b`)
+	inAll       = expr(`(?i)\b(?:in total|generated|produced|altogether|total|overall|written)\b`)
+	inTime      = expr(`(?i)\b(?:in|took|takes|over|within|for|lasted|duration(?: of)?|elapsed|ran(?: for)?|run time(?: of)?|finish\w* in)[: ]*(?:about |exactly )?$`)
+	limitWords  = expr(`(?i)concurren\w*|max_concurrency|in[- ]flight|users|clients|parallel\w*`)
 )
 
 // rateRole is the role of a rate of tokens by its label.
@@ -197,7 +196,7 @@ func factsIn(s *sentence) facts {
 }
 
 // listHead is the head of a list of figures: "Latency over 500 requests:", "TTFT (ms):".
-var listHead = regexp.MustCompile(`^[^:=;]{3,80}[:=] `)
+var listHead = expr(`^[^:=;]{3,80}[:=] `)
 
 // newFactReader reads the head of a sentence.
 func newFactReader(s *sentence) factReader {
@@ -213,7 +212,7 @@ func newFactReader(s *sentence) factReader {
 	return reader
 }
 
-var headUnit = regexp.MustCompile(`[(\[,] ?(?:in )?(?:ms|s|sec|seconds|us|µs)[)\]]? ?[:=] $|\bin (?:ms|seconds|milliseconds) ?[:=] $`)
+var headUnit = expr(`[(\[,] ?(?:in )?(?:ms|s|sec|seconds|us|µs)[)\]]? ?[:=] $|\bin (?:ms|seconds|milliseconds) ?[:=] $`)
 
 // read is the fact of one figure; without a role where it has none.
 func (r *factReader) read(index int) fact {
@@ -308,7 +307,7 @@ func perEach(s *sentence, q *quantity) string {
 	return "user"
 }
 
-var concurrencyBefore = regexp.MustCompile(`(?i)(?:concurrency|in[- ]flight|max_concurrency|max-concurrency|clients|users)(?: limit)? ?(?:of|is|=|:)? ?$`)
+var concurrencyBefore = expr(`(?i)(?:concurrency|in[- ]flight|max_concurrency|max-concurrency|clients|users)(?: limit)? ?(?:of|is|=|:)? ?$`)
 
 // windows are the words before and behind a figure, up to the next figure or the next stop.
 func windows(s *sentence, index int) (before, after string) {
@@ -331,7 +330,7 @@ func windows(s *sentence, index int) (before, after string) {
 }
 
 // windowStop ends what is said of the figure before it.
-var windowStop = regexp.MustCompile(`[,;()/]|\b(?:and|with|at|while|but|or|on|where)\b`)
+var windowStop = expr(`[,;()/]|\b(?:and|with|at|while|but|or|on|where)\b`)
 
 // timeRole is the role and the statistic of a time. The statistic may stand right behind it;
 // then it does so in all of the sentence.
@@ -357,7 +356,7 @@ func timeRole(before, after string, last role, behind bool) (role, string, bool)
 	return "", statistic, behind
 }
 
-var rightBehind = regexp.MustCompile(`(?i)^ ?\(?(?:p[0-9]{2}|mean|median|avg|average|min|max)\b`)
+var rightBehind = expr(`(?i)^ ?\(?(?:p[0-9]{2}|mean|median|avg|average|min|max)\b`)
 
 // tokenRole is the role of a count of tokens.
 func tokenRole(before, unit, after string) role {
@@ -381,7 +380,7 @@ func tokenRole(before, unit, after string) role {
 	return ""
 }
 
-var generatedBefore = regexp.MustCompile(`(?i)\b(?:generated|produced|wrote|emitted)\b[^0-9]{0,20}$`)
+var generatedBefore = expr(`(?i)\b(?:generated|produced|wrote|emitted)\b[^0-9]{0,20}$`)
 
 // priceRole is the role of a sum of money by the words around it.
 func priceRole(q *quantity, before, after string) role {
@@ -395,11 +394,11 @@ func priceRole(q *quantity, before, after string) role {
 }
 
 var (
-	regexpHour    = regexp.MustCompile(`(?i)^ ?(?:/|per|an|a) ?(?:gpu[- ]?)?(?:hour|hr?\b)`)
-	ofDevice      = regexp.MustCompile(`(?i)^ ?(?:/|per) ?gpu|^ ?(?:/|per|an) ?(?:hour|hr?) (?:each|per gpu|/ ?gpu)`)
-	deviceHour    = regexp.MustCompile(`(?i)^[- /]?(?:hours?|hr?)\b`)
-	regexpMillion = regexp.MustCompile(`(?i)^ ?(?:/|per|for|a|for a) ?(?:1 ?)?(?:m\b|million|mtok)`)
-	millionBefore = regexp.MustCompile(`(?i)\b(?:(?:a|one|1|per|each) ?(?:m|million)|1m) (?:(?:output|input|generated|total) )?tok(?:en)?s?\b[^0-9;.$€£]{0,24}[$€£]$`)
+	regexpHour    = expr(`(?i)^ ?(?:/|per|an|a) ?(?:gpu[- ]?)?(?:hour|hr?\b)`)
+	ofDevice      = expr(`(?i)^ ?(?:/|per) ?gpu|^ ?(?:/|per|an) ?(?:hour|hr?) (?:each|per gpu|/ ?gpu)`)
+	deviceHour    = expr(`(?i)^[- /]?(?:hours?|hr?)\b`)
+	regexpMillion = expr(`(?i)^ ?(?:/|per|for|a|for a) ?(?:1 ?)?(?:m\b|million|mtok)`)
+	millionBefore = expr(`(?i)\b(?:(?:a|one|1|per|each) ?(?:m|million)|1m) (?:(?:output|input|generated|total) )?tok(?:en)?s?\b[^0-9;.$€£]{0,24}[$€£]$`)
 )
 
 // labelFact reads a figure by the label of its row, its column or its key, and by its unit.
@@ -453,20 +452,20 @@ func labelFact(label string, number document.Number, unit string) (fact, bool) {
 }
 
 var (
-	inThousands       = regexp.MustCompile(`\b[kK] ?(?:tok|tks?\b|t/s|TPS|req)|\(k\)|\b(?i:in thousands)\b`)
-	statisticAlone    = regexp.MustCompile(`(?i)^\W*(?:p[0-9]{2}|median|mean|avg\.?|average|min|max)\W*(?:\(? ?\[?(?:ms|s|sec|seconds)\]? ?\)?)?\W*$`)
-	skippedLabel      = regexp.MustCompile(`(?i)speedup|gain|improve|change|delta|Δ|diff|\bratio\b|increase|reduction|%|normali[sz]ed|relative|\bvs\b`)
-	deviceLabel       = regexp.MustCompile(`(?i)^\W*(?:(?:#|no\.|num(?:ber of)?|total) ?)?(?:gpus?|devices|accelerators|cards)(?: count)?\W*$`)
-	requestLabel      = regexp.MustCompile(`(?i)(?:reqs?|requests?|queries|prompts) ?(?:/|per) ?s|request throughput|\brps\b|\bqps\b`)
-	runLabel          = regexp.MustCompile(`(?i)^\W*(?:(?:benchmark|run|total|wall(?:[- ]clock)?|elapsed|test) )?(?:duration|run ?time|wall(?:[- ]clock)? time|elapsed(?: time)?)\b`)
-	limitLabel        = regexp.MustCompile(`(?i)^\W*(?:max(?:imum)?\.? |request )?(?:concurrency|concurrent (?:users|requests|clients)|users|clients)\W*$`)
-	countLabel        = regexp.MustCompile(`(?i)^\W*(?:(?:successful|completed|num(?:ber of)?|#|total) )?(?:requests|prompts|queries)(?: completed| count)?(?: \(requests\))?\W*$|^\W*request count`)
-	outputTotalLabel  = regexp.MustCompile(`(?i)^\W*(?:total )?(?:generated|output) tokens\W*$|^\W*tokens generated\W*$|^\W*total (?:generated|output) tokens`)
-	inputTotalLabel   = regexp.MustCompile(`(?i)^\W*(?:total )?(?:input|prompt) tokens\W*$|^\W*total (?:input|prompt) tokens`)
-	outputLengthLabel = regexp.MustCompile(`(?i)output (?:sequence )?len|\bosl\b|output tokens (?:per|/) ?req`)
-	milliseconds      = regexp.MustCompile(`(?i)\bms\b|millisec|毫秒`)
-	seconds           = regexp.MustCompile(`(?i)[\[( ]s(?:ec(?:onds?)?)?[\]) ]|[\[( ]s(?:ec(?:onds?)?)?$|\bseconds\b|\bsec\b`)
-	microseconds      = regexp.MustCompile(`(?i)µs|μs|\bus\b`)
+	inThousands       = expr(`\b[kK] ?(?:tok|tks?\b|t/s|TPS|req)|\(k\)|\b(?i:in thousands)\b`)
+	statisticAlone    = expr(`(?i)^\W*(?:p[0-9]{2}|median|mean|avg\.?|average|min|max)\W*(?:\(? ?\[?(?:ms|s|sec|seconds)\]? ?\)?)?\W*$`)
+	skippedLabel      = expr(`(?i)speedup|gain|improve|change|delta|Δ|diff|\bratio\b|increase|reduction|%|normali[sz]ed|relative|\bvs\b`)
+	deviceLabel       = expr(`(?i)^\W*(?:(?:#|no\.|num(?:ber of)?|total) ?)?(?:gpus?|devices|accelerators|cards)(?: count)?\W*$`)
+	requestLabel      = expr(`(?i)(?:reqs?|requests?|queries|prompts) ?(?:/|per) ?s|request throughput|\brps\b|\bqps\b`)
+	runLabel          = expr(`(?i)^\W*(?:(?:benchmark|run|total|wall(?:[- ]clock)?|elapsed|test) )?(?:duration|run ?time|wall(?:[- ]clock)? time|elapsed(?: time)?)\b`)
+	limitLabel        = expr(`(?i)^\W*(?:max(?:imum)?\.? |request )?(?:concurrency|concurrent (?:users|requests|clients)|users|clients)\W*$`)
+	countLabel        = expr(`(?i)^\W*(?:(?:successful|completed|num(?:ber of)?|#|total) )?(?:requests|prompts|queries)(?: completed| count)?(?: \(requests\))?\W*$|^\W*request count`)
+	outputTotalLabel  = expr(`(?i)^\W*(?:total )?(?:generated|output) tokens\W*$|^\W*tokens generated\W*$|^\W*total (?:generated|output) tokens`)
+	inputTotalLabel   = expr(`(?i)^\W*(?:total )?(?:input|prompt) tokens\W*$|^\W*total (?:input|prompt) tokens`)
+	outputLengthLabel = expr(`(?i)output (?:sequence )?len|\bosl\b|output tokens (?:per|/) ?req`)
+	milliseconds      = expr(`(?i)\bms\b|millisec|毫秒`)
+	seconds           = expr(`(?i)[\[( ]s(?:ec(?:onds?)?)?[\]) ]|[\[( ]s(?:ec(?:onds?)?)?$|\bseconds\b|\bsec\b`)
+	microseconds      = expr(`(?i)µs|μs|\bus\b`)
 )
 
 // timeScale is how many milliseconds the unit of a label has; false where none is named.

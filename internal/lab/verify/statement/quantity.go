@@ -5,7 +5,6 @@ package statement
 
 import (
 	"math"
-	"regexp"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
@@ -54,7 +53,7 @@ type quantity struct {
 type unit struct {
 	kind    kind
 	scale   float64 // to the base unit
-	pattern *regexp.Regexp
+	pattern *expression
 }
 
 const (
@@ -67,47 +66,47 @@ const (
 
 // units are all units, the longer before the shorter.
 var units = []unit{
-	{tokenRate, 1, regexp.MustCompile(`^[ -]?(?:` + tokenWord + perSecond + `|t/s\b|tps\b|TPS\b|tok/sec\b)`)},
-	{tokenRate, 1.0 / 60, regexp.MustCompile(`^[ -]?` + tokenWord + perMinute)},
-	{requestRate, 1, regexp.MustCompile(`^ ?(?:` + requestWord + perSecond + `|(?i:rps|qps)\b)`)},
-	{requestRate, 1.0 / 60, regexp.MustCompile(`^ ?(?:` + requestWord + perMinute + `|(?i:rpm)\b)`)},
-	{tokenRate, 1.0 / 3600, regexp.MustCompile(`^[ -]?` + tokenWord + perHour)},
-	{requestRate, 1.0 / 3600, regexp.MustCompile(`^ ?` + requestWord + perHour)},
-	{bandwidth, 1000, regexp.MustCompile(`^ ?TB(?:/s| per second)`)},
-	{bandwidth, 1, regexp.MustCompile(`^ ?GB(?:/s| per second)`)},
-	{compute, 1, regexp.MustCompile(`^ ?TFLOPs?(?:/s)?\b|^ ?TFLOPS\b`)},
-	{compute, 1000, regexp.MustCompile(`^ ?PFLOPs?(?:/s)?\b|^ ?PFLOPS\b`)},
-	{points, 1, regexp.MustCompile(`^ ?(?i:%? ?(?:percentage[- ]points?|prozentpunkte?n?)|% ?points?\b|pp\b|ppt\b)|^ ?个百分点`)},
-	{percent, 1, regexp.MustCompile(`^ ?(?:%|(?i:percent|per cent|prozent)\b)`)},
-	{duration, 1e-6, regexp.MustCompile(`^ ?(?:ns|nanoseconds?)\b`)},
-	{duration, 1e-3, regexp.MustCompile(`^ ?(?:µs|μs|us|microseconds?)\b|^ ?微秒`)},
-	{duration, 1, regexp.MustCompile(`^[ -]?(?i:ms|msec|millis(?:econds?)?|milliseconds?|millisekunden)\b|^ ?毫秒`)},
-	{duration, 1000, regexp.MustCompile(`^[ -]?(?i:s|secs?|seconds?|sekunden?)\b|^ ?秒`)},
-	{duration, 60_000, regexp.MustCompile(`^[ -]?(?i:mins?|minutes?|minuten)\b|^ ?分钟`)},
-	{duration, 3_600_000, regexp.MustCompile(`^[ -]?(?i:hours?|hrs?|stunden?)\b|^ ?小时`)},
-	{memory, 1.073741824, regexp.MustCompile(`^ ?GiB\b`)},
-	{memory, 1, regexp.MustCompile(`^ ?GB\b`)},
-	{memory, 0.001, regexp.MustCompile(`^ ?Mi?B\b`)},
-	{memory, 1000, regexp.MustCompile(`^ ?Ti?B\b`)},
-	{devices, 1, regexp.MustCompile(`^(?:[ -]?[x×])?[ -](?:(?i:nvidia|amd) )?(?:(?i:gpus?|cards?|devices?|accelerators?|npus?)\b|[A-Z]{1,3}[0-9]{2,4}[A-Z]{0,2}s?\b)|^[x×] ?[A-Z]{1,3}[0-9]{2,4}`)},
-	{factor, 1, regexp.MustCompile(`^ ?[x×](?:[^A-Za-z0-9]|$)|^[- ]fold\b|^ times (?i:as|faster|higher|more|the|slower|lower|better)\b|^ ?倍`)},
-	{tokens, 1, regexp.MustCompile(`^[ -](?i:(?:(?:output|input|prompt|generated|completion|new|total|decoded) )?tokens?)\b`)},
-	{users, 1, regexp.MustCompile(`^[ -](?i:(?:concurrent |simultaneous |parallel |active )(?:users?|clients?|streams?|sequences?|requests?|sessions?)|users?|clients?|streams?)\b`)},
-	{requests, 1, regexp.MustCompile(`^ (?i:(?:[A-Za-z]+ )?(?:requests|prompts|queries|conversations))\b`)},
+	{tokenRate, 1, expr(`^[ -]?(?:` + tokenWord + perSecond + `|t/s\b|tps\b|TPS\b|tok/sec\b)`)},
+	{tokenRate, 1.0 / 60, expr(`^[ -]?` + tokenWord + perMinute)},
+	{requestRate, 1, expr(`^ ?(?:` + requestWord + perSecond + `|(?i:rps|qps)\b)`)},
+	{requestRate, 1.0 / 60, expr(`^ ?(?:` + requestWord + perMinute + `|(?i:rpm)\b)`)},
+	{tokenRate, 1.0 / 3600, expr(`^[ -]?` + tokenWord + perHour)},
+	{requestRate, 1.0 / 3600, expr(`^ ?` + requestWord + perHour)},
+	{bandwidth, 1000, expr(`^ ?TB(?:/s| per second)`)},
+	{bandwidth, 1, expr(`^ ?GB(?:/s| per second)`)},
+	{compute, 1, expr(`^ ?TFLOPs?(?:/s)?\b|^ ?TFLOPS\b`)},
+	{compute, 1000, expr(`^ ?PFLOPs?(?:/s)?\b|^ ?PFLOPS\b`)},
+	{points, 1, expr(`^ ?(?i:%? ?(?:percentage[- ]points?|prozentpunkte?n?)|% ?points?\b|pp\b|ppt\b)|^ ?个百分点`)},
+	{percent, 1, expr(`^ ?(?:%|(?i:percent|per cent|prozent)\b)`)},
+	{duration, 1e-6, expr(`^ ?(?:ns|nanoseconds?)\b`)},
+	{duration, 1e-3, expr(`^ ?(?:µs|μs|us|microseconds?)\b|^ ?微秒`)},
+	{duration, 1, expr(`^[ -]?(?i:ms|msec|millis(?:econds?)?|milliseconds?|millisekunden)\b|^ ?毫秒`)},
+	{duration, 1000, expr(`^[ -]?(?i:s|secs?|seconds?|sekunden?)\b|^ ?秒`)},
+	{duration, 60_000, expr(`^[ -]?(?i:mins?|minutes?|minuten)\b|^ ?分钟`)},
+	{duration, 3_600_000, expr(`^[ -]?(?i:hours?|hrs?|stunden?)\b|^ ?小时`)},
+	{memory, 1.073741824, expr(`^ ?GiB\b`)},
+	{memory, 1, expr(`^ ?GB\b`)},
+	{memory, 0.001, expr(`^ ?Mi?B\b`)},
+	{memory, 1000, expr(`^ ?Ti?B\b`)},
+	{devices, 1, expr(`^(?:[ -]?[x×])?[ -](?:(?i:nvidia|amd) )?(?:(?i:gpus?|cards?|devices?|accelerators?|npus?)\b|[A-Z]{1,3}[0-9]{2,4}[A-Z]{0,2}s?\b)|^[x×] ?[A-Z]{1,3}[0-9]{2,4}`)},
+	{factor, 1, expr(`^ ?[x×](?:[^A-Za-z0-9]|$)|^[- ]fold\b|^ times (?i:as|faster|higher|more|the|slower|lower|better)\b|^ ?倍`)},
+	{tokens, 1, expr(`^[ -](?i:(?:(?:output|input|prompt|generated|completion|new|total|decoded) )?tokens?)\b`)},
+	{users, 1, expr(`^[ -](?i:(?:concurrent |simultaneous |parallel |active )(?:users?|clients?|streams?|sequences?|requests?|sessions?)|users?|clients?|streams?)\b`)},
+	{requests, 1, expr(`^ (?i:(?:[A-Za-z]+ )?(?:requests|prompts|queries|conversations))\b`)},
 }
 
 var (
-	figureStart = regexp.MustCompile(`[-+−]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)`)
-	suffix      = regexp.MustCompile(`^((?:[kKM]|[KMG]i))\b|^ ?(万|(?i:thousand|million|billion|mn|bn))\b|^ ?(万)|^ ?([kKM])(?: ?(?i:tok|tks?\b|t/s|tps|req))|^(m)(?: (?i:tok|req|prompts|queries))`)
+	figureStart = expr(`[-+−]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)`)
+	suffix      = expr(`^((?:[kKM]|[KMG]i))\b|^ ?(万|(?i:thousand|million|billion|mn|bn))\b|^ ?(万)|^ ?([kKM])(?: ?(?i:tok|tks?\b|t/s|tps|req))|^(m)(?: (?i:tok|req|prompts|queries))`)
 	multiples   = map[string]float64{"k": 1e3, "m": 1e6, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "万": 1e4, "thousand": 1e3, "million": 1e6, "mn": 1e6, "billion": 1e9, "bn": 1e9}
-	ofOne       = regexp.MustCompile(`^(?i: ?(?:/|per|pro|for each|each) ?(?:(user|request|req|stream|sequence|client|session)|(gpu|device|card|npu|chip|accelerator|h100|h200|a100|b200))s?\b| (?:on |for |from )?each (?:(user|client|stream|request)|(gpu|device|card))\b)`)
-	eachBefore  = regexp.MustCompile(`(?i)\b(?:(?:each|every|one|a single) (user|client|stream|request)|(?:each|every) (gpu|device|card)|(users|clients|streams|requests|sessions) each|(gpus|devices|cards) each|each of (?:the |our |all )?[0-9]+ (?:(?:concurrent )?(users|clients|streams|requests|sessions)|(gpus|devices|cards)))\b[^0-9]{0,24}$`)
-	aboutWords  = regexp.MustCompile(`(?i)(?:[~≈]|\b(?:about|around|approximately|approx\.?|roughly|some|circa|ca\.|etwa|rund|ungefähr|order of)|约|大约)\s*(?:an? |the )?$`)
-	leastWords  = regexp.MustCompile(`(?i)(?:[>≥]|\b(?:more than|over|at least|above|exceed(?:s|ing)?|beyond|no less than|mehr als|über|mindestens|well over|better than)|超过)\s*(?:an? )?$`)
-	mostWords   = regexp.MustCompile(`(?i)(?:[<≤]|\b(?:up to|at most|less than|under|below|as much as|bis zu|höchstens|no more than|as high as|within)|最多|高达)\s*(?:an? )?$`)
-	nearlyWords = regexp.MustCompile(`(?i)(?:\b(?:nearly|almost|close to|just under|just shy of|knapp)|近|接近)\s*(?:an? )?$`)
-	rangeAfter  = regexp.MustCompile(`^ ?(?:[-–—…~]|\.\.+) ?[0-9]`)
-	rangeWords  = regexp.MustCompile(`(?:[0-9%xsKkM] ?(?:[-–—…~]|\.\.+) ?|±\s?)$`)
+	ofOne       = expr(`^(?i: ?(?:/|per|pro|for each|each) ?(?:(user|request|req|stream|sequence|client|session)|(gpu|device|card|npu|chip|accelerator|h100|h200|a100|b200))s?\b| (?:on |for |from )?each (?:(user|client|stream|request)|(gpu|device|card))\b)`)
+	eachBefore  = expr(`(?i)\b(?:(?:each|every|one|a single) (user|client|stream|request)|(?:each|every) (gpu|device|card)|(users|clients|streams|requests|sessions) each|(gpus|devices|cards) each|each of (?:the |our |all )?[0-9]+ (?:(?:concurrent )?(users|clients|streams|requests|sessions)|(gpus|devices|cards)))\b[^0-9]{0,24}$`)
+	aboutWords  = expr(`(?i)(?:[~≈]|\b(?:about|around|approximately|approx\.?|roughly|some|circa|ca\.|etwa|rund|ungefähr|order of)|约|大约)\s*(?:an? |the )?$`)
+	leastWords  = expr(`(?i)(?:[>≥]|\b(?:more than|over|at least|above|exceed(?:s|ing)?|beyond|no less than|mehr als|über|mindestens|well over|better than)|超过)\s*(?:an? )?$`)
+	mostWords   = expr(`(?i)(?:[<≤]|\b(?:up to|at most|less than|under|below|as much as|bis zu|höchstens|no more than|as high as|within)|最多|高达)\s*(?:an? )?$`)
+	nearlyWords = expr(`(?i)(?:\b(?:nearly|almost|close to|just under|just shy of|knapp)|近|接近)\s*(?:an? )?$`)
+	rangeAfter  = expr(`^ ?(?:[-–—…~]|\.\.+) ?[0-9]`)
+	rangeWords  = expr(`(?:[0-9%xsKkM] ?(?:[-–—…~]|\.\.+) ?|±\s?)$`)
 )
 
 // quantitiesIn are the figures of a sentence.
@@ -139,12 +138,12 @@ func quantitiesIn(text string) []quantity {
 }
 
 var (
-	nameBefore = regexp.MustCompile(`[A-Za-z0-9_.#:/@]$|[A-Za-z]-$|[0-9][,.]$|\b(?:v|version|step|section|table|fig(?:ure)?|port|line|row|pr|issue|seed) ?$`)
-	nameAfter  = regexp.MustCompile(`^(?:[:_][0-9A-Za-z]|\.[0-9]|,[0-9]|-[0-9]{2}-|[A-Za-z]+[0-9]|/[0-9]|B\b)`)
+	nameBefore = expr(`[A-Za-z0-9_.#:/@]$|[A-Za-z]-$|[0-9][,.]$|\b(?:v|version|step|section|table|fig(?:ure)?|port|line|row|pr|issue|seed) ?$`)
+	nameAfter  = expr(`^(?:[:_][0-9A-Za-z]|\.[0-9]|,[0-9]|-[0-9]{2}-|[A-Za-z]+[0-9]|/[0-9]|B\b)`)
 	// "8xH200" is eight cards.
-	joinedCards = regexp.MustCompile(`^[x×][A-Z]{1,3}[0-9]{2,4}\b`)
-	wordBefore  = regexp.MustCompile(`[A-Za-z_.:/]$`)
-	currency    = regexp.MustCompile(`[$€£]$`)
+	joinedCards = expr(`^[x×][A-Z]{1,3}[0-9]{2,4}\b`)
+	wordBefore  = expr(`[A-Za-z_.:/]$`)
+	currency    = expr(`[$€£]$`)
 )
 
 // partOfName reports whether digits belong to a name, a version, a date or a time of day.

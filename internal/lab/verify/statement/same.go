@@ -6,17 +6,16 @@ package statement
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
 )
 
 var (
-	bracketOpens = regexp.MustCompile(`^ ?\((?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?$`)
-	samePhrase   = regexp.MustCompile(`(?i)^,? ?(?:i\.e\.|that is|which is|= |or in other words|d\.h\.|das sind),? ?(?:about |~|≈)?$`)
-	saidAgain    = regexp.MustCompile(`\((?:i\.e\.|= ?|≈ ?)`)
-	bracketEnds  = regexp.MustCompile(`^ ?\)`)
+	bracketOpens = expr(`^ ?\((?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?$`)
+	samePhrase   = expr(`(?i)^,? ?(?:i\.e\.|that is|which is|= |or in other words|d\.h\.|das sind),? ?(?:about |~|≈)?$`)
+	saidAgain    = expr(`\((?:i\.e\.|= ?|≈ ?)`)
+	bracketEnds  = expr(`^ ?\)`)
 )
 
 // checkEquivalents compares a figure with the same one in another unit: "0.5 s (500 ms)".
@@ -46,7 +45,7 @@ func (c *checker) checkEquivalents(s *sentence) {
 }
 
 // perMinuteWords turn a count into a rate: "2,400 requests per minute".
-var perMinuteWords = regexp.MustCompile(`(?i)^ ?(?:/|per|an?) ?(?:(sec(?:ond)?\b)|(min(?:ute)?\b)|(hour\b)|(day\b))`)
+var perMinuteWords = expr(`(?i)^ ?(?:/|per|an?) ?(?:(sec(?:ond)?\b)|(min(?:ute)?\b)|(hour\b)|(day\b))`)
 
 // perMinuteCount is a count with words that make it a rate as a rate.
 func perMinuteCount(text string, q quantity) quantity {
@@ -79,11 +78,11 @@ func convertible(a, b *quantity) bool {
 }
 
 var (
-	lessens   = regexp.MustCompile(`(?i)\b(?:reduc(?:es?|ed|ing)|cuts?|lower(?:s|ed)?|decreas(?:es?|ed)|sav(?:es?|ed|ing)|shrinks?|shorten(?:s|ed)?|drop(?:s|ped)?|fell|declin(?:es|ed))\b[^0-9.;]{0,40}$`)
-	reduction = regexp.MustCompile(`(?i)^ ?(?:reduction|less|lower|fewer|saved|savings?|decrease|shorter|smaller)\b`)
-	wholeOf   = regexp.MustCompile(`(?i)\b(?:MFU|MBU|HFU|cache hit rate|hit rate|acceptance rate|success rate|(?:model )?(?:flops?|bandwidth) utili[sz]ation|GPU utili[sz]ation|SM occupancy|memory bandwidth utili[sz]ation)\b[^0-9.;]{0,30}$`)
-	ofPeak    = regexp.MustCompile(`(?i)^ ?of (?:the )?(?:theoretical |peak |hardware )?(?:peak\b|memory bandwidth|bandwidth|roofline|peak flops|flops|HBM)`)
-	improves  = regexp.MustCompile(`(?i)\b(?:from|by|faster|improv\w+|increas\w+|relative)\b[^0-9.;]{0,20}$`)
+	lessens   = expr(`(?i)\b(?:reduc(?:es?|ed|ing)|cuts?|lower(?:s|ed)?|decreas(?:es?|ed)|sav(?:es?|ed|ing)|shrinks?|shorten(?:s|ed)?|drop(?:s|ped)?|fell|declin(?:es|ed))\b[^0-9.;]{0,40}$`)
+	reduction = expr(`(?i)^ ?(?:reduction|less|lower|fewer|saved|savings?|decrease|shorter|smaller)\b`)
+	wholeOf   = expr(`(?i)\b(?:MFU|MBU|HFU|cache hit rate|hit rate|acceptance rate|success rate|(?:model )?(?:flops?|bandwidth) utili[sz]ation|GPU utili[sz]ation|SM occupancy|memory bandwidth utili[sz]ation)\b[^0-9.;]{0,30}$`)
+	ofPeak    = expr(`(?i)^ ?of (?:the )?(?:theoretical |peak |hardware )?(?:peak\b|memory bandwidth|bandwidth|roofline|peak flops|flops|HBM)`)
+	improves  = expr(`(?i)\b(?:from|by|faster|improv\w+|increas\w+|relative)\b[^0-9.;]{0,20}$`)
 )
 
 // checkBounds looks for shares above the whole.
@@ -103,7 +102,7 @@ func (c *checker) checkBounds(s *sentence) {
 	}
 }
 
-var clockRange = regexp.MustCompile(`\b([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\s*(?:to|–|—|-|until|till|bis|→|and)\s*([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\b`)
+var clockRange = expr(`\b([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\s*(?:to|–|—|-|until|till|bis|→|and)\s*([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\b`)
 
 // checkClock compares a duration in brackets with the times of day before it.
 func (c *checker) checkClock(s *sentence) {
@@ -137,9 +136,9 @@ func (c *checker) checkClock(s *sentence) {
 }
 
 var (
-	runsText  = regexp.MustCompile(`(?i)\b(?:runs?|trials?|repetitions?|repeats?|seeds?|measurements?)\b`)
-	meanLater = regexp.MustCompile(`(?i)(?:average|mean|avg\.?|Mittel\w*)(?: of| is|:| =|,)?(?: about)? ?$`)
-	listComma = regexp.MustCompile(`^ ?(?:,|,? and|,? und|;|/) ?$`)
+	runsText  = expr(`(?i)\b(?:runs?|trials?|repetitions?|repeats?|seeds?|measurements?)\b`)
+	meanLater = expr(`(?i)(?:average|mean|avg\.?|Mittel\w*)(?: of| is|:| =|,)?(?: about)? ?$`)
+	listComma = expr(`^ ?(?:,|,? and|,? und|;|/) ?$`)
 )
 
 // checkRuns compares a mean with the runs that a sentence lists.
@@ -207,16 +206,16 @@ func meanOf(listed []document.Number, printed document.Number) bool {
 }
 
 // An equation in words: "1,000 requests × 256 tokens = 256,000 tokens".
-var equation = regexp.MustCompile(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?(?:=| is | are | makes? | gives? | equals? )(?:~|≈|about |only )? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%| ?[x×]| times|-)?`)
+var equation = expr(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?(?:=| is | are | makes? | gives? | equals? )(?:~|≈|about |only )? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%| ?[x×]| times|-)?`)
 
 // The size of so many things each of which has a size that is said elsewhere.
 var (
-	bytesBehind = regexp.MustCompile(`^ ?(?:[KMGT]i?)?B\b`)
-	bytesWithin = regexp.MustCompile(`(?i)\d ?(?:[kmgt]i?)?b\b|bytes?\b`)
+	bytesBehind = expr(`^ ?(?:[KMGT]i?)?B\b`)
+	bytesWithin = expr(`(?i)\d ?(?:[kmgt]i?)?b\b|bytes?\b`)
 )
 
 // operator is what goes on with a longer equation.
-var operator = regexp.MustCompile(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·÷=−] ?[A-Za-z$~≈]{1,12} ?$`)
+var operator = expr(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·÷=−] ?[A-Za-z$~≈]{1,12} ?$`)
 
 // checkEquations calculates what a sentence calculates.
 func (c *checker) checkEquations(s *sentence) {
@@ -251,7 +250,7 @@ func (c *checker) checkEquations(s *sentence) {
 }
 
 var (
-	slashedNames   = regexp.MustCompile(`(?i)\b((?:p[0-9]{2}(?:\.9)?|median|min|max)(?: ?/ ?(?:p[0-9]{2}(?:\.9)?|median|min|max)){1,5})\b[^0-9.;]{0,40}?([0-9][0-9,]*(?:\.[0-9]+)?(?: ?/ ?[0-9][0-9,]*(?:\.[0-9]+)?){1,5}) ?(?:ms|s|seconds|µs)\b`)
+	slashedNames   = expr(`(?i)\b((?:p[0-9]{2}(?:\.9)?|median|min|max)(?: ?/ ?(?:p[0-9]{2}(?:\.9)?|median|min|max)){1,5})\b[^0-9.;]{0,40}?([0-9][0-9,]*(?:\.[0-9]+)?(?: ?/ ?[0-9][0-9,]*(?:\.[0-9]+)?){1,5}) ?(?:ms|s|seconds|µs)\b`)
 	slashStatistic = map[string]int{"min": 0, "p25": 25, "p50": 50, "median": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99, "max": 1000}
 )
 

@@ -4,7 +4,6 @@ package statement
 // and commands are no prose.
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -29,11 +28,11 @@ type paragraph struct {
 const maxLength = 4 << 10
 
 var (
-	listStart  = regexp.MustCompile(`^\s*(?:[-*•+]\s+|[0-9]{1,2}[.)]\s+)`)
-	ownLine    = regexp.MustCompile(`^\s*(?:#{1,6}\s|-{3,}|={3,}|\*{3,}|<|\$ |!\[|\[[0-9^])`)
-	quoteStart = regexp.MustCompile(`^(?:\s*>)+\s?`)
-	tagOnly    = regexp.MustCompile(`(?i)<t[dhr][ >]|</table`)
-	keyedLine  = regexp.MustCompile(`^\s*[A-Za-z][^:=|]{1,60}\s*[:=]\s*[-+0-9.,]+\s*[^.]{0,24}$`)
+	listStart  = expr(`^\s*(?:[-*•+]\s+|[0-9]{1,2}[.)]\s+)`)
+	ownLine    = expr(`^\s*(?:#{1,6}\s|-{3,}|={3,}|\*{3,}|<|\$ |!\[|\[[0-9^])`)
+	quoteStart = expr(`^(?:\s*>)+\s?`)
+	tagOnly    = expr(`(?i)<t[dhr][ >]|</table`)
+	keyedLine  = expr(`^\s*[A-Za-z][^:=|]{1,60}\s*[:=]\s*[-+0-9.,]+\s*[^.]{0,24}$`)
 )
 
 // paragraphsOf are the paragraphs of a document.
@@ -80,7 +79,7 @@ func paragraphsOf(doc *document.Document) []paragraph {
 }
 
 // abbreviated are words before a point that ends no sentence.
-var abbreviated = regexp.MustCompile(`(?i)(?:\b(?:i\.e|e\.g|vs|approx|ca|etc|cf|fig|no|resp|bzw|z\.B|d\.h|max|min|avg|incl)|^\s*[0-9]{1,2})$`)
+var abbreviated = expr(`(?i)(?:\b(?:i\.e|e\.g|vs|approx|ca|etc|cf|fig|no|resp|bzw|z\.B|d\.h|max|min|avg|incl)|^\s*[0-9]{1,2})$`)
 
 // newParagraph splits a text into sentences; line breaks tell the line of each.
 func newParagraph(text string, line int, list bool) paragraph {

@@ -4,7 +4,6 @@ package statement
 // metrics, the same on its side, and statistics of one metric in a row.
 
 import (
-	"regexp"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
@@ -74,8 +73,8 @@ func cellFigure(text string) (number document.Number, unit string, ok bool) {
 }
 
 var (
-	changeBehind = regexp.MustCompile(`\s*\([-+−]?[0-9.,]+ ?[%x×][^)]*\)\s*$`)
-	otherWords   = regexp.MustCompile(`[A-Za-z]{2,}|[0-9]`)
+	changeBehind = expr(`\s*\([-+−]?[0-9.,]+ ?[%x×][^)]*\)\s*$`)
+	otherWords   = expr(`[A-Za-z]{2,}|[0-9]`)
 )
 
 // rowFacts are the facts of a row whose columns are metrics.
@@ -162,8 +161,8 @@ func (c *checker) checkMetricRows(table *document.Table, rows []document.Row) {
 }
 
 var (
-	runHeader  = regexp.MustCompile(`(?i)^\W*(?:run|trial|rep(?:eat|etition)?|iter(?:ation)?|seed|round|try|lauf)?\s*#?\s*[0-9]{1,2}\W*$`)
-	meanHeader = regexp.MustCompile(`(?i)^\W*(?:mean|average|avg\.?|mittel\w*)\W*$`)
+	runHeader  = expr(`(?i)^\W*(?:run|trial|rep(?:eat|etition)?|iter(?:ation)?|seed|round|try|lauf)?\s*#?\s*[0-9]{1,2}\W*$`)
+	meanHeader = expr(`(?i)^\W*(?:mean|average|avg\.?|mittel\w*)\W*$`)
 )
 
 // checkRunColumns compares the mean of repeated runs, a column each, with them.
@@ -196,7 +195,7 @@ func (c *checker) checkRunColumns(table *document.Table, rows []document.Row) {
 	}
 }
 
-var keyValue = regexp.MustCompile(`^\s*(?:[-*•]\s+)?(?:\*\*)?([A-Za-z#][^:=|]{1,60}?)(?:\*\*)?\s*[:=]\s*(?:\*\*)?\s*([0-9][^|]{0,40})$`)
+var keyValue = expr(`^\s*(?:[-*•]\s+)?(?:\*\*)?([A-Za-z#][^:=|]{1,60}?)(?:\*\*)?\s*[:=]\s*(?:\*\*)?\s*([0-9][^|]{0,40})$`)
 
 // checkKeyed checks lists of keys with values, a line each.
 func (c *checker) checkKeyed() {
