@@ -92,7 +92,7 @@ func TestMeasureMMA(t *testing.T) {
 
 // TestMeasureHopper compares sums of products by warpgroups.
 func TestMeasureHopper(t *testing.T) {
-	const rounds, tokens = 3, 128
+	const rounds, tokens = 7, 128 // more than the compiler takes at a time, and a rest
 	r := newRigOn(t, emu.Card{Major: 9, SharedOptin: 232448})
 	if r.major() != 9 {
 		t.Skip("this card is no Hopper")

@@ -93,7 +93,7 @@ var mutantTests = map[string]string{
 	"rotate.sm_80":         "TestRotate|TestStore",
 	"route.sm_80":          "TestRoute$",
 	"rows.sm_80":           "TestNarrow|TestAddNorm|TestSelectRows|TestGLU",
-	"sample.sm_80":         "TestSample(Borders|Weights|TopP|Runs|Draw|Pending|Short)|TestSampleAsDefined/1/157",
+	"sample.sm_80":         "TestSample(Borders|Weights|TopP|Runs|Draw|Pending|Short)|TestSampleAsDefined",
 }
 
 // A mutation is a kind of change. Those of order and place have to be noticed everywhere.

@@ -34,7 +34,6 @@ type Block struct {
 	backwards bool // the last warp runs first
 
 	known   clock  // what other blocks have written
-	pending clock  // the same, with the next fence
 	order   *order // of the launch; nil where blocks do not talk
 	watches []*Watch
 }
@@ -149,7 +148,7 @@ func (b *Block) exec(index int64, stamp uint64) (failed *Fault) {
 			failed = &f
 		}
 	}()
-	b.Index, b.stamp, b.epoch, b.known, b.pending = index, stamp, 0, nil, nil
+	b.Index, b.stamp, b.epoch, b.known = index, stamp, 0, nil
 	b.backwards = stamp>>(stampLaunch+5)&1 != 0
 	b.At = [3]uint32{uint32(index % int64(b.Grid[0])), uint32(index / int64(b.Grid[0]) % int64(b.Grid[1])), uint32(index / int64(b.Grid[0]) / int64(b.Grid[1]))}
 	clear(b.cells)

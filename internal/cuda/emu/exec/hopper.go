@@ -38,12 +38,12 @@ type async struct {
 }
 
 // parties returns how many times a warp keeps track of: those of warps and, where there are mbarriers,
-// theirs and what was fenced of the warps; and one more (order.go).
+// theirs and what was fenced of the warps; and two more (order.go).
 func (k *Kernel) parties(warps int) int {
 	if k.Async {
 		warps = 2*warps + mostBarriers
 	}
-	return warps + 1 // whether other cards were waited for
+	return warps + 2 // fences, and whether other cards were waited for
 }
 
 // fenced is the index of what is known of fences behind writes of a warp.

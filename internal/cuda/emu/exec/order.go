@@ -6,7 +6,8 @@ package exec
 // that place by an atomic access and then passes a fence, or by .acquire, knows it. An ordinary load of
 // what another block wrote in the same launch, and which the block does not know, is a fault.
 //
-// Towards others a block counts as one party: a fence of one warp covers what all have written by then.
+// Towards others a block counts as one party: a fence of one warp covers what all have written by then,
+// for warps that know of the fence by a barrier.
 // Inside of it barriers order warps, as they do for shared memory. Between cards,
 // words that are published may not be written or read by ordinary accesses, and a kernel with accesses
 // of system scope may read memory of other cards only behind an .acquire of its own, or a barrier behind
@@ -55,16 +56,20 @@ func (w *Warp) Fence() {
 	if b.order == nil {
 		return
 	}
-	b.known.add(b.pending)
-	b.pending = nil
-	b.known.add(clock{b.stamp: b.epoch})
-	if b.epoch++; b.epoch == lastEpoch {
+	b.known.add(w.pending)
+	w.pending = nil
+	b.epoch++
+	w.know[b.released()] = uint32(b.epoch)
+	if b.epoch == lastEpoch {
 		b.stamp = 0 // too many to follow
 	}
 }
 
 // acquired is the index in Warp.know of whether another card has been waited for.
 func (b *Block) acquired() int { return len(b.warps[0].know) - 1 }
+
+// released is the index in Warp.know of how many fences of the block the warp knows of.
+func (b *Block) released() int { return len(b.warps[0].know) - 2 }
 
 // learn takes what is published at an address: at once, or with the next fence.
 func (w *Warp) learn(at uint64, acquire bool) {
@@ -78,17 +83,20 @@ func (w *Warp) learn(at uint64, acquire bool) {
 	if acquire {
 		b.known.add(b.order.published[at])
 	} else {
-		b.pending.add(b.order.published[at])
+		w.pending.add(b.order.published[at])
 	}
 }
 
-// publish makes known at an address what the block knew at its last fence.
-func (b *Block) publish(at uint64) {
-	if b.order == nil || len(b.known) == 0 {
+// publish makes known at an address what the block wrote and knew before the last fence that the warp knows
+// of.
+func (w *Warp) publish(at uint64) {
+	b := w.Block
+	if b.order == nil || w.know[b.released()] == 0 {
 		return
 	}
 	c := b.order.published[at]
 	c.add(b.known)
+	c.add(clock{b.stamp: uint64(w.know[b.released()]) - 1})
 	b.order.published[at] = c
 }
 
@@ -111,7 +119,7 @@ func (w *Warp) StrongWrite(site, lane int, at uint64, n int, release bool) []byt
 	room := w.GlobalWrite(site, lane, at, n)
 	a, off := w.global(site, lane, at, n, "write")
 	w.mark(lane, a, off, uint64(n), true)
-	w.Block.publish(at)
+	w.publish(at)
 	return room
 }
 

@@ -53,6 +53,7 @@ type Warp struct {
 	touched       uint32  // lanes that have touched shared memory since the lanes synchronised
 	touchedAt     uint32  // Syncs then
 	yielded       bool    // the last wait for an mbarrier was in vain, and others had their turn since
+	pending       clock   // what the next fence tells of other blocks (order.go)
 	products      []begun // under way
 	productGroups []int   // ends of their groups
 }
@@ -95,7 +96,8 @@ func (w *Warp) reset() {
 	clear(w.know)
 	w.own, w.Syncs = 1, 1
 	w.copies, w.groups = w.copies[:0], w.groups[:0]
-	w.products, w.productGroups, w.yielded, w.touched = w.products[:0], w.productGroups[:0], false, 0
+	w.products, w.productGroups = w.products[:0], w.productGroups[:0]
+	w.yielded, w.touched, w.pending = false, 0, nil
 	w.inst, w.then = nil, nil
 }
 
