@@ -130,7 +130,7 @@ func TestWorkExperts(t *testing.T) {
 			what := fmt.Sprintf("%s, %d tokens", f.format, tokens)
 			works := shape.WorksOf(tokens, counts)
 			compareWork(t, what, counted, works[0], allowed{sectors: 0.15, warp: 0.15, shared: 0.2})
-			products := allowed{sectors: 0.1, warp: 0.1, shared: 0.1}
+			products := allowed{sectors: 0.08, warp: 0.1, shared: 0.1}
 			if tokens == 260 { // tiles of 128, blocks with groups that are not there
 				products.warp = 0.18
 			}
