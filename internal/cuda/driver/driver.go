@@ -172,6 +172,7 @@ type Error struct {
 	Text string // in words, or the log of the PTX compiler
 }
 
+// Error names the call, the driver's name and number of the error, and what it says.
 func (e *Error) Error() string {
 	if e.Text == "" {
 		return fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)

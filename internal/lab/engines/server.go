@@ -46,6 +46,7 @@ type StartError struct {
 	Err    error
 }
 
+// Error is the reason, with the line of the log that tells it where there is one.
 func (e *StartError) Error() string {
 	if e.Line != "" {
 		return e.Reason + ": " + e.Line
@@ -53,6 +54,7 @@ func (e *StartError) Error() string {
 	return e.Reason + ": " + e.Err.Error()
 }
 
+// Unwrap is what went wrong, for errors.Is.
 func (e *StartError) Unwrap() error { return e.Err }
 
 // Start starts a setting of an engine and waits until it is ready. campaign is the word that marks what

@@ -20,7 +20,10 @@ var ErrNotBuilt = errors.New("this program is built without CUDA: on Linux take 
 // ErrNotBuilt; it is one.
 type unusable struct{ reason error }
 
-func (e *unusable) Error() string   { return e.reason.Error() }
+// Error is the reason alone.
+func (e *unusable) Error() string { return e.reason.Error() }
+
+// Unwrap lets callers find both the reason and ErrNotBuilt.
 func (e *unusable) Unwrap() []error { return []error{e.reason, ErrNotBuilt} }
 
 // A NotFoundError says that this machine has no CUDA driver, which is a normal outcome.
@@ -29,6 +32,7 @@ type NotFoundError struct {
 	Tried []string // where it was looked for, in this order, some with what was wrong there
 }
 
+// Error lists where the driver was looked for.
 func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("%s of NVIDIA's driver is not there; looked for it in %s", e.Name, strings.Join(e.Tried, ", "))
 }

@@ -136,6 +136,7 @@ type Error struct {
 	Text string
 }
 
+// Error begins with the number of the line.
 func (e Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Text) }
 
 func (p *parser) fail(format string, a ...any) {
