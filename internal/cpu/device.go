@@ -112,8 +112,8 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, dry bool) (*Device, 
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLimits(s, lim); err != nil {
-		return nil, err
+	if err := lim.Check(s); err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
 	}
 	lim.Depth = max(lim.Depth, 1)
 	device := &Device{spec: s, lim: lim, cfg: cfg, opt: opt, mem: arena{dry: dry}}
@@ -123,35 +123,6 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, dry bool) (*Device, 
 		return nil, errors.Join(err, device.mem.close())
 	}
 	return device, nil
-}
-
-// checkLimits reports limits that would make sizes overflow or that fit another model.
-func checkLimits(s *model.Spec, lim model.Limits) error {
-	type limit struct {
-		name   string
-		v, max int
-	}
-	for _, l := range []limit{
-		{"rows", lim.MaxSeqs, 1 << 16}, {"tokens per step", lim.MaxTokens, 1 << 20},
-		{"tokens per sequence", lim.MaxLen, 1 << 30}, {"tokens per block", lim.BlockSize, 1 << 16},
-	} {
-		if l.v < 1 || l.v > l.max {
-			return fmt.Errorf("cpu: limit of %s is %d, outside [1, %d]", l.name, l.v, l.max)
-		}
-	}
-	if lim.Depth < 0 || lim.Depth > 16 {
-		return fmt.Errorf("cpu: depth %d, outside [0, 16]", lim.Depth)
-	}
-	windows, _ := s.Groups()
-	if len(lim.Blocks) != len(windows) {
-		return fmt.Errorf("cpu: %d KV pool sizes for %d groups", len(lim.Blocks), len(windows))
-	}
-	for group, blocks := range lim.Blocks {
-		if blocks < 1 || blocks > 1<<30/lim.BlockSize {
-			return fmt.Errorf("cpu: KV group %d has %d blocks of %d tokens, outside [1, %d]", group, blocks, lim.BlockSize, 1<<30/lim.BlockSize)
-		}
-	}
-	return nil
 }
 
 // bind makes the function values of d.run.

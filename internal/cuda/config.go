@@ -54,34 +54,6 @@ func checkSpec(s *model.Spec) error {
 	return nil
 }
 
-// checkLimits reports limits that would make sizes overflow or that fit another model.
-func checkLimits(s *model.Spec, lim model.Limits) error {
-	for _, l := range []struct {
-		name     string
-		now, max int
-	}{
-		{"rows", lim.MaxSeqs, 1 << 16}, {"tokens per step", lim.MaxTokens, 1 << 20},
-		{"tokens per sequence", lim.MaxLen, 1 << 30}, {"tokens per block", lim.BlockSize, 1 << 16},
-	} {
-		if l.now < 1 || l.now > l.max {
-			return fmt.Errorf("cuda: limit of %s is %d, outside [1, %d]", l.name, l.now, l.max)
-		}
-	}
-	if lim.Depth < 0 || lim.Depth > 16 {
-		return fmt.Errorf("cuda: depth %d, outside [0, 16]", lim.Depth)
-	}
-	windows, _ := s.Groups()
-	if len(lim.Blocks) != len(windows) {
-		return fmt.Errorf("cuda: %d KV pool sizes for %d groups", len(lim.Blocks), len(windows))
-	}
-	for group, blocks := range lim.Blocks {
-		if blocks < 1 || blocks > 1<<30/lim.BlockSize {
-			return fmt.Errorf("cuda: KV group %d has %d blocks of %d tokens, outside [1, %d]", group, blocks, lim.BlockSize, 1<<30/lim.BlockSize)
-		}
-	}
-	return nil
-}
-
 // A Card is what a driver says of a card.
 type Card struct {
 	Name         string // "NVIDIA H100 80GB HBM3"

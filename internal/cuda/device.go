@@ -72,8 +72,8 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, on *card) (*Device, 
 	if err := checkSpec(s); err != nil {
 		return nil, err
 	}
-	if err := checkLimits(s, lim); err != nil {
-		return nil, err
+	if err := lim.Check(s); err != nil {
+		return nil, fmt.Errorf("cuda: %w", err)
 	}
 	lim.Depth = max(lim.Depth, 1)
 	device := &Device{spec: s, lim: lim, cfg: cfg, card: on, types: map[tensor.DType]int64{}, needs: map[string]bool{}}

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"fmt"
+
 	"ossian/internal/runner"
 	"ossian/internal/tensor"
 )
@@ -33,6 +35,35 @@ type Limits struct {
 	BlockSize int   // tokens per KV block
 	Blocks    []int // pool size of each KV group, in the order of Spec.Groups
 	Depth     int   // launched and uncollected steps; 0 = 1
+}
+
+// Check reports limits of a device for s that would make sizes overflow, or that are of another
+// model.
+func (l *Limits) Check(s *Spec) error {
+	for _, limit := range []struct {
+		name     string
+		now, max int
+	}{
+		{"rows", l.MaxSeqs, 1 << 16}, {"tokens per step", l.MaxTokens, 1 << 20},
+		{"tokens per sequence", l.MaxLen, 1 << 30}, {"tokens per block", l.BlockSize, 1 << 16},
+	} {
+		if limit.now < 1 || limit.now > limit.max {
+			return fmt.Errorf("limit of %s is %d, outside [1, %d]", limit.name, limit.now, limit.max)
+		}
+	}
+	if l.Depth < 0 || l.Depth > 16 {
+		return fmt.Errorf("depth %d, outside [0, 16]", l.Depth)
+	}
+	windows, _ := s.Groups()
+	if len(l.Blocks) != len(windows) {
+		return fmt.Errorf("%d KV pool sizes for %d groups", len(l.Blocks), len(windows))
+	}
+	for group, blocks := range l.Blocks {
+		if blocks < 1 || blocks > 1<<30/l.BlockSize {
+			return fmt.Errorf("KV group %d has %d blocks of %d tokens, outside [1, %d]", group, blocks, l.BlockSize, 1<<30/l.BlockSize)
+		}
+	}
+	return nil
 }
 
 // A Device is built for one Spec and one set of Limits. Operations enqueue;
