@@ -17,6 +17,16 @@ const (
 	CallName      // begins a call
 	ItemBegins    // a message of text or reasoning, with Generation.Items
 	ItemEnds      // what was begun, with Generation.Items
+
+	// Of calls that the server runs, each with Tool: it begins, adds to its arguments, runs, and
+	// has ended, or the client has to agree to it first: the answer ends with that.
+	ToolBegins
+	ToolArguments
+	ToolRuns
+	ToolEnds
+	ToolAsks
+	// Cited says that text of the message, all of it sent by now, is a citation.
+	Cited
 )
 
 // A Delta is a piece of one choice. Concatenated deltas are the choice, whether it
@@ -28,7 +38,9 @@ type Delta struct {
 	Custom   bool                // of one of Generation.CustomTools
 	Logprobs []wire.TokenLogprob // of tokens that end in Text; they never split
 	Part     chat.Part           // ItemBegins: what the message is for
-	Cut      bool                // ItemEnds: the output ended first
+	Cut      bool                // ItemEnds, ToolEnds: the output ended first
+	Tool     *ToolCall           // of the Tool fields
+	Citation *Citation           // Cited
 }
 
 // Joins reports whether d can be one piece with an earlier delta.

@@ -63,6 +63,17 @@ const (
 	StoredBytes
 	StoredMemory
 	StoredAge
+	ToolSteps
+	ToolCalls
+	ToolTime
+	ToolWall
+	ToolResultTokens
+	ToolResultBytes
+	PythonProcesses
+	PythonCalls
+	PythonMemory
+	PythonDisk
+	PythonIdle
 	count
 )
 
@@ -145,6 +156,18 @@ var table = [count]Limit{
 	StoredBytes:    {"stored-bytes", Bytes, 10 * gi, mi, 1 << 50, "ossian_stored_bytes", "the disk; responses that are kept in --store, the oldest go"},
 	StoredMemory:   {"stored-memory", Bytes, 64 * mi, 64 * ki, 1 << 40, "ossian_stored_bytes", "memory; responses that are kept without a directory, the oldest go"},
 	StoredAge:      {"stored-age", Duration, 30 * day, second, 3650 * day, "ossian_stored_responses", "the disk and the privacy of users"},
+
+	ToolSteps:        {"tool-steps", Count, 64, 1, 4096, Refusals, "the engine against answers that call tools without end"},
+	ToolCalls:        {"tool-calls", Count, 128, 1, 65536, Refusals, "tools against one request"},
+	ToolTime:         {"tool-time", Duration, 120 * second, 100, 10 * minute, "ossian_tool_seconds", "requests against tools that hang; one call"},
+	ToolWall:         {"tool-wall", Duration, 30 * minute, 1000, day, Refusals, "clients that wait; all steps of an answer with tools"},
+	ToolResultTokens: {"tool-result-tokens", Count, 8192, 16, mi, "ossian_tool_results_cut_total", "the context against one result"},
+	ToolResultBytes:  {"tool-result-bytes", Bytes, mi, ki, 64 * mi, "ossian_tool_results_cut_total", "memory; what is read of one result"},
+	PythonProcesses:  {"python-processes", Count, 16, 1, 4096, "ossian_tool_calls_total", "memory and processors; interpreters at once"},
+	PythonCalls:      {"python-calls", Count, 32, 1, 65536, Refusals, "interpreters against one request"},
+	PythonMemory:     {"python-memory", Bytes, gi, 64 * mi, 1 << 40, "ossian_tool_calls_total", "memory; one interpreter"},
+	PythonDisk:       {"python-disk", Bytes, 256 * mi, mi, 1 << 40, "ossian_tool_calls_total", "disk or memory; the files of one interpreter"},
+	PythonIdle:       {"python-idle", Duration, 10 * minute, 1000, day, "ossian_tool_calls_total", "memory; interpreters whose conversation may go on"},
 }
 
 // A Set holds the values in force, by ID. A set in use does not change: it is replaced.
