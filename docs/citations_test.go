@@ -11,7 +11,7 @@ import (
 )
 
 // cited matches a chapter of a design note; a comment may break the line within it.
-var cited = regexp.MustCompile(`\b(lab|models|formats|harmony|api|bench|kernels|cuda|operations|reliability|dependencies)\.md[\s/#]*§?(\d+(?:\.\d+)?)`)
+var cited = regexp.MustCompile(`\b(lab|models|formats|harmony|api|bench|kernels|cuda|operations|reliability|dependencies|tools)\.md[\s/#]*§?(\d+(?:\.\d+)?)`)
 
 // sourceFiles calls visit with each file of the project that has one of the endings.
 func sourceFiles(t *testing.T, endings string, visit func(path, text string)) {
