@@ -4,14 +4,16 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"ossian/internal/api"
 	"ossian/internal/engine"
 	"ossian/internal/wire"
+	"ossian/internal/wire/messages"
 )
 
 // fail answers with an error; nothing has been sent yet.
-func (s *Server) fail(w *api.Reply, err error) {
+func (s *Server) fail(w *api.Reply, r *http.Request, err error) {
 	told := s.front.Explain(w.ID, err)
 	status, retry := statusOf(told)
 	header := w.Header()
@@ -22,7 +24,18 @@ func (s *Server) fail(w *api.Reply, err error) {
 	if status == http.StatusInternalServerError && !errors.Is(err, engine.ErrInterrupted) {
 		header.Set("x-should-retry", "false") // sending the request again would fail again
 	}
+	if ofMessages(r) {
+		header.Set("Request-Id", w.ID) // where those clients look for it
+		w.JSON(status, messages.AppendError(nil, told, w.ID))
+		return
+	}
 	w.JSON(status, wire.AppendError(nil, told))
+}
+
+// ofMessages reports whether a request is one of the Messages API, whose clients want errors in
+// another form.
+func ofMessages(r *http.Request) bool {
+	return r.Header.Get("Anthropic-Version") != "" || r.URL.Path == "/v1/messages" || strings.HasPrefix(r.URL.Path, "/v1/messages/")
 }
 
 // statusOf is the only table from code to HTTP status, with the seconds after which
