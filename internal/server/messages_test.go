@@ -192,6 +192,7 @@ func TestMessagesErrors(t *testing.T) {
 		{"/v1/messages", `{` + askHi + `}`, nil, 401, "authentication_error", "x-api-key"},
 		{"/v1/messages", `{` + askHi + `}`, []string{"X-Api-Key", "wrong"}, 401, "authentication_error", "x-api-key"},
 		{"/v1/messages", `{"model":"claude-x",` + askHi + `}`, key, 404, "not_found_error", "--served-model-name"},
+		{"/v1/messages", `{"thread":{"type":"continue","previous_message_id":"msg_1"},` + askHi + `}`, key, 404, "not_found_error", "send all messages"},
 		{"/v1/messages", `{"messages":[]`, key, 400, "invalid_request_error", "JSON"},
 		{"/v1/messages", `{"max_tokens":9,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA"}}]}]}`, key, 400, "invalid_request_error", "messages[0].content[0]: image: this model reads text only"},
 		{"/v1/messages", `{"max_tokens":9,"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"zz","content":"x"}]}]}`, key, 400, "invalid_request_error", "messages[0].content[0]"},

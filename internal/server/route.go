@@ -107,6 +107,9 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	conn := connOf(r)
 	w := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
 	w.Header().Set("X-Request-Id", w.ID)
+	if ofMessages(r) {
+		w.Header().Set("Request-Id", w.ID) // where those clients look for it
+	}
 	clear := conn.next()
 	// Below TLS nobody has looked: what is chunked may have had a length as well.
 	if !clear || conn.isSpare() || (len(r.TransferEncoding) > 0 && r.TLS != nil) {

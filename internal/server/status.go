@@ -25,7 +25,6 @@ func (s *Server) fail(w *api.Reply, r *http.Request, err error) {
 		header.Set("x-should-retry", "false") // sending the request again would fail again
 	}
 	if ofMessages(r) {
-		header.Set("Request-Id", w.ID) // where those clients look for it
 		w.JSON(status, messages.AppendError(nil, told, w.ID))
 		return
 	}
@@ -44,7 +43,7 @@ func statusOf(told *wire.Error) (status, retry int) {
 	switch told.Code {
 	case wire.CodeInvalidKey:
 		return http.StatusUnauthorized, 0
-	case wire.CodeModelNotFound, wire.CodeNotFound, wire.CodeResponseNotFound:
+	case wire.CodeModelNotFound, wire.CodeNotFound, wire.CodeResponseNotFound, messages.CodeThread:
 		return http.StatusNotFound, 0
 	case wire.CodeMethod:
 		return http.StatusMethodNotAllowed, 0

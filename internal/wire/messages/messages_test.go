@@ -62,7 +62,7 @@ func TestOptions(t *testing.T) {
 		want       wire.ChatRequest
 	}{
 		{"nothing", ``, wire.ChatRequest{}},
-		{"sampling", `,"temperature":0.5,"top_p":0.9,"top_k":5,"stop_sequences":["x"],"stream":true,"metadata":{"user_id":"u"},"service_tier":"auto"`,
+		{"sampling", `,"temperature":0.5,"top_p":0.9,"top_k":5,"stop_sequences":["x"],"stream":true,"metadata":{"user_id":"u"},"service_tier":"auto","thread":{"type":"create"}`,
 			wire.ChatRequest{Sampling: wire.Sampling{Temperature: wire.Ptr(0.5), TopP: wire.Ptr(0.9), TopK: wire.Ptr(int64(5)), Stop: []string{"x"}, Stream: true, Metadata: map[string]string{"user_id": "u"}}}},
 		{"thinking", `,"thinking":{"type":"enabled","budget_tokens":1024}`, wire.ChatRequest{ThinkingBudget: wire.Ptr(int64(1024)), IncludeReasoning: wire.Ptr(true)}},
 		{"adaptive", `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"high"}`, wire.ChatRequest{ReasoningEffort: "high", IncludeReasoning: wire.Ptr(true)}},
@@ -122,6 +122,7 @@ func TestRefusals(t *testing.T) {
 		{`{"max_tokens":9,"tools":[{"input_schema":{}}],` + hi + `}`, "tools[0].name", "required"},
 		{`{"max_tokens":9,"tools":[{"name":"f","input_schema":{}},{"name":"f","input_schema":{}}],` + hi + `}`, "tools[1].name", "twice"},
 		{`{"max_tokens":9,"tool_choice":{"type":"tool","name":"g"},"tools":[{"name":"f","input_schema":{}}],` + hi + `}`, "tool_choice", "g"},
+		{`{"max_tokens":9,"thread":{"type":"continue","previous_message_id":"msg_1"},` + hi + `}`, "thread", "send all messages"},
 		{`{"max_tokens":9,"tool_choice":{"type":"some"},` + hi + `}`, "tool_choice.type", "auto, any, tool or none"},
 		{`{"max_tokens":9,"output_config":{"format":{"type":"xml"}},` + hi + `}`, "output_config.format.type", "json_schema"},
 	} {

@@ -193,7 +193,7 @@ var kinds = map[string]string{wire.TypeInvalidRequest: "invalid_request_error", 
 
 // coded are types that this API has for some codes.
 var coded = map[string]string{wire.CodeInvalidKey: "authentication_error", wire.CodeModelNotFound: "not_found_error", wire.CodeNotFound: "not_found_error",
-	wire.CodeTooLarge: "request_too_large"}
+	wire.CodeTooLarge: "request_too_large", CodeThread: "not_found_error"}
 
 // AppendError appends the body of a request that failed.
 func AppendError(dst []byte, e *wire.Error, requestID string) []byte {
@@ -203,6 +203,9 @@ func AppendError(dst []byte, e *wire.Error, requestID string) []byte {
 	}
 	dst = wire.AppendString(append(dst, `{"type":"error","error":{"type":`...), kind)
 	dst = wire.AppendString(append(dst, `,"message":`...), e.Error())
+	if e.Code == CodeThread {
+		dst = append(dst, `,"details":{"error_code":"`+CodeThread+`"}`...)
+	}
 	return append(wire.AppendString(append(dst, `},"request_id":`...), requestID), '}')
 }
 

@@ -105,10 +105,30 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 		in.Object(func(key string) bool { return r.output(in, key) })
 	case "output_format":
 		r.readFormat(in)
+	case "thread":
+		readThread(in)
 	default:
 		return false
 	}
 	return true
+}
+
+// CodeThread is the code of the error that has clients send the whole conversation again.
+const CodeThread = "thread_not_found"
+
+// readThread reads which thread a request goes on with. None is kept here: clients that go on with
+// one are told so in the words by which they know to send all messages, as they would behind a
+// server that has lost it.
+func readThread(in *wire.Reader) {
+	if in.Kind() != '{' { // false: no thread is wanted
+		in.Skip()
+		return
+	}
+	path := in.Path()
+	if in.Member("type") == "continue" {
+		in.Fail(&wire.Error{Message: "this server keeps no threads: send all messages of the conversation", Type: wire.TypeInvalidRequest, Param: path, Code: CodeThread})
+	}
+	in.Skip()
 }
 
 func (r *Request) thought(in *wire.Reader, key string) bool {
