@@ -80,6 +80,7 @@ var imports = map[string][]string{
 	"host":                 {"engine", "chat", "token"},
 	"generate":             {"host", "engine", "sched", "chat", "grammar", "token", "tools"},
 	"tools":                {},
+	"tools/outbound":       {},
 	"api":                  {"generate", "host", "engine", "chat", "store"},
 	"api/chat":             {"api", "generate", "host", "chat"},
 	"api/completions":      {"api", "generate", "host"},
