@@ -27,6 +27,7 @@ import (
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
 	"ossian/internal/store"
+	"ossian/internal/web"
 	"ossian/internal/wire"
 )
 
@@ -48,6 +49,7 @@ type Config struct {
 	Archive        Archive     // of responses; nil = none is kept
 	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
 	TLS            *tls.Config // nil = plain HTTP
+	Page           bool        // answer / with the page of package web
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source
@@ -79,7 +81,8 @@ type Server struct {
 	load    atomic.Int64 // requests that generate
 
 	draining atomic.Bool
-	roster   *roster // of connections
+	roster   *roster   // of connections
+	page     *web.Page // nil = none
 
 	front       *api.Front
 	service     *generate.Service
@@ -115,6 +118,9 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	s.completions = completions.New(s.front, s.service)
 	s.messages = messages.New(s.front, s.service)
 	s.responses = responses.New(responses.Config{Archive: cfg.Archive, SealKey: cfg.SealKey, Owner: s.owner, Load: &s.load}, s.front, s.service)
+	if cfg.Page {
+		s.page = web.New()
+	}
 	s.routes = s.table()
 	if cfg.Archive != nil {
 		counters.Stored(func() metrics.Store {
