@@ -307,7 +307,7 @@ func runTests() error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("node", append([]string{"--test"}, bundled...)...)
+	cmd := exec.Command("node", append([]string{"--test", "--test-reporter=spec"}, bundled...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }

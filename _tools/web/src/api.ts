@@ -56,7 +56,7 @@ export function setKey(value: string, remember: boolean): void {
   keyState.set(value === "" ? "none" : "kept");
 }
 
-export type KeyState = "none" | "kept" | "wanted" | "refused" | "forbidden";
+export type KeyState = "none" | "kept" | "wanted" | "refused";
 
 // keyState is whether the server wants a key that it has not got: the dialog follows it.
 export const keyState = new Cell<KeyState>(key() === "" ? "none" : "kept");
@@ -79,8 +79,9 @@ async function failureOf(answer: Response): Promise<Failure> {
 }
 
 // request asks the server, with the key. It throws a Failure for every answer that is no
-// success, and what fetch throws where it was aborted.
-export async function request(path: string, init: RequestInit = {}): Promise<Response> {
+// success, and what fetch throws where it was aborted. Where a key is wanted the page asks for
+// it, but not for what is asked quietly, which nobody waits for.
+export async function request(path: string, init: RequestInit = {}, quiet = false): Promise<Response> {
   const headers = new Headers(init.headers);
   const sent = key();
   if (sent !== "") headers.set("Authorization", "Bearer " + sent);
@@ -93,13 +94,13 @@ export async function request(path: string, init: RequestInit = {}): Promise<Res
   }
   if (answer.ok) return answer;
   const failure = await failureOf(answer);
-  if (failure.status === 401) keyState.set(sent === "" ? "wanted" : "refused");
+  if (failure.status === 401 && !quiet) keyState.set(sent === "" ? "wanted" : "refused");
   throw failure;
 }
 
 // post sends JSON.
-export function post(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
-  return request(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
+export function post(path: string, body: unknown, signal?: AbortSignal, quiet = false): Promise<Response> {
+  return request(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal }, quiet);
 }
 
 // What GET /info says of a model. Fields that a server does not send are left out.

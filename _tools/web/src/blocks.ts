@@ -1,8 +1,8 @@
 // Markdown as blocks of tokens, lexed while the text grows: blocks that are finished are kept as
 // they are, and only what is behind them is lexed again. Pure: no DOM.
 //
-// Invariant: the raw texts of all blocks together are the text, so nothing a model wrote is lost,
-// and the work for one more character is bounded, whatever the text is.
+// Invariant: the raw texts of the blocks that are kept are the beginning of the text, so nothing a
+// model wrote is lost; and the work for one more character is bounded, whatever the text is.
 
 import { Lexer, type Token, type Tokens } from "marked";
 
@@ -176,9 +176,11 @@ export class Growing {
   // looked like the paragraph after it.
   private settle(tail: Block[]): void {
     const solid = tail.map((block, i) => (block.token.type === "space" ? -1 : i)).filter((i) => i >= 0);
-    const moved = tail.splice(0, solid.length > 2 ? solid[solid.length - 2] : 0);
-    this.done.push(...moved);
-    for (const block of moved) this.ended += block.raw.length;
+    for (let ready = solid.length > 2 ? solid[solid.length - 2] : 0; ready > 0; ready--) {
+      if (!this.source.startsWith(tail[0].raw, this.ended)) return; // raw as the lexer has mended it
+      this.ended += tail[0].raw.length;
+      this.done.push(tail.shift()!);
+    }
   }
 
   private keepSame(next: Block[]): Block[] {

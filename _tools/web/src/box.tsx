@@ -10,7 +10,7 @@ import { Icon } from "./icons";
 import { keepText, keptText } from "./kept";
 import { contextOf } from "./message";
 import { place } from "./places";
-import { preferences } from "./preferences";
+import { preferences, touch } from "./preferences";
 import type { Attachment, Message } from "./tree";
 
 const MOST = 256 * 1024; // bytes of a file
@@ -36,7 +36,7 @@ interface Props {
 
 export function Box({ edit, onDone }: Props) {
   const open = useCell(chats.open);
-  useCell(chats.growing);
+  useCell(chats.activity);
   const kept = "box." + (edit ? "edit." + edit.id : open?.id ?? "new");
   const [text, setText] = useState(() => (edit ? edit.text : keptText(kept)));
   const [files, setFiles] = useState<Attachment[]>(edit?.files ?? []);
@@ -55,11 +55,12 @@ export function Box({ edit, onDone }: Props) {
     if (edit || at.fill === undefined) return;
     change(at.fill);
     history.replaceState(null, "", "#/");
+    place.set({ ...at, fill: undefined });
     area.current?.focus();
   }, [at.fill]);
   useLayoutEffect(() => grow(area.current), [text]);
   useEffect(() => {
-    if (edit) area.current?.focus();
+    if (edit || !touch) area.current?.focus({ preventScroll: true });
   }, []);
 
   const change = (next: string) => {
@@ -192,7 +193,7 @@ function Context({ text, files }: { text: string; files: Attachment[] }) {
       const question: Message = { id: "", conversation: "", parent: "", created: 0, role: "question", text, files, approvals: [] };
       try {
         const path = text.trim() === "" && files.length === 0 ? chats.path() : [...chats.path(), question];
-        const answer = await post("/v1/responses/input_tokens", await chats.body(path), abort.signal);
+        const answer = await post("/v1/responses/input_tokens", await chats.body(path), abort.signal, true);
         const tokens = Number((await answer.json()).input_tokens);
         const of = await contextOf();
         if (!abort.signal.aborted && tokens >= 0) setCounted({ tokens, of });

@@ -35,7 +35,9 @@ export interface Run {
   resume?: number; // performance.now at which it tries again
 }
 
-const MOST_EVENTS = 4_000_000; // characters of events kept for the developer view
+const MOST_EVENTS = 2_000_000; // characters of one answer's events kept for the developer view
+const MOST_HELD = 8_000_000; // and of all answers together
+const BROKEN = -1; // status of answers whose stream is not what it should be
 const WRITE_EACH = 1000; // ms between writes of a growing answer
 const STALE = 4000; // ms after which an answer that no tab tells of is nobody's
 
@@ -46,7 +48,9 @@ class Chats {
   readonly open = new Cell<Conversation | undefined>(undefined);
   readonly tree = new Cell<Tree>(new Tree());
   readonly missing = new Cell(false); // the conversation of the address is not there
-  readonly growing = new Cell(0); // changes while an answer grows
+  readonly growing = new Cell(0); // changes while an answer grows, up to once a frame
+  readonly activity = new Cell(0); // changes when an answer begins, waits or ends, in any tab
+  readonly fault = new Cell<{ param: string; message: string } | undefined>(undefined); // of the settings that were sent last
   readonly defaults = new Cell<Sampling>({});
   readonly said = new Cell(""); // for the live region
   readonly ready = new Cell<Ready>("unknown");
@@ -159,7 +163,9 @@ class Chats {
   // again makes an answer anew, as a sibling.
   async again(message: Message, change?: Partial<Sampling> & { truncation?: string }): Promise<void> {
     const conversation = this.open.get();
-    if (conversation && !this.running(conversation.id)) await this.answer(conversation, message.parent, change);
+    if (!conversation || this.running(conversation.id)) return;
+    document.querySelector<HTMLElement>("[data-testid=box]")?.focus(); // the button is gone while it is made
+    await this.answer(conversation, message.parent, change);
   }
 
   // decide answers requests for approval and goes on.
@@ -211,7 +217,9 @@ class Chats {
     const message: Message = { id: newId(), conversation: conversation.id, parent, created: Date.now(), role: "answer", text: "", files: [], approvals: [], answer: newAnswer(), owner: tab };
     const run: Run = { request: {}, events: [], held: 0, dropped: 0, started: performance.now(), abort: new AbortController(), active: true, note: "" };
     this.runs.set(message.id, run);
+    this.fault.set(undefined);
     this.change(conversation, message, message.id);
+    this.act();
     this.said.set("Answering");
     this.askToKeep();
     const saving = setInterval(() => this.change(conversation, message), WRITE_EACH);
@@ -227,9 +235,12 @@ class Chats {
       run.active = false;
       run.note = "";
       settle(message.answer!, run);
+      this.forgetEvents();
       this.change(conversation, message);
-      this.growing.set(this.growing.get() + 1);
+      this.act();
       this.said.set(endOf(message.answer!));
+      const { param, message: text } = message.answer!.failure ?? {};
+      if (param) this.fault.set({ param, message: text! });
     }
     this.autoApprove(conversation, message);
   }
@@ -252,13 +263,14 @@ class Chats {
       try {
         event = JSON.parse(raw);
       } catch {
-        throw new Failure(cut ? "the answer broke off" : "the server sent an event that cannot be read");
+        if (cut) continue; // the end of this loop says what became of the rest
+        throw new Failure("the server sent an event that cannot be read", BROKEN);
       }
       run.progress = apply(answer, event, performance.now() - run.started) ?? run.progress;
       this.grow();
       if (answer.state !== "running") return; // what comes behind the end is not part of it
     }
-    throw new Failure("the answer broke off before its end");
+    throw new Failure("the answer broke off before its end", BROKEN);
   }
 
   // sent sends the request. A server that says when to come back is asked once more then,
@@ -279,7 +291,7 @@ class Chats {
   // pause waits, and ends early with the run.
   private pause(run: Run, ms: number): Promise<void> {
     run.resume = performance.now() + ms;
-    this.growing.set(this.growing.get() + 1);
+    this.act();
     return new Promise((resolve, reject) => {
       const timer = setTimeout(resolve, ms);
       run.abort.signal.addEventListener("abort", () => {
@@ -327,6 +339,23 @@ class Chats {
     run.held += raw.length;
   }
 
+  // forgetEvents drops events of the oldest answers where all are too many.
+  private forgetEvents(): void {
+    let held = 0;
+    for (const run of [...this.runs.values()].reverse()) {
+      held += run.held;
+      if (held <= MOST_HELD || run.active) continue;
+      run.dropped += run.events.length;
+      run.events = [];
+      run.held = 0;
+    }
+  }
+
+  private act(): void {
+    this.activity.set(this.activity.get() + 1);
+    this.growing.set(this.growing.get() + 1);
+  }
+
   // grow has views drawn at most once a frame; a hidden tab draws when it is seen again.
   private grow(): void {
     if (this.frame !== 0) return;
@@ -338,7 +367,7 @@ class Chats {
 
   // change keeps a conversation and a message of it, and tells the other tabs.
   change(conversation: Conversation, message?: Message, leaf?: string): void {
-    conversation.changed = Date.now();
+    if (message) conversation.changed = Date.now();
     if (leaf !== undefined) conversation.leaf = leaf;
     if (message) this.trees.get(conversation.id)?.add(message);
     this.list.set(sorted([conversation, ...this.list.get().filter((c) => c.id !== conversation.id)]));
@@ -442,12 +471,20 @@ class Chats {
       case "changed":
         if (what.message) this.heard.set(what.message.id, performance.now());
         if (what.message && !this.runs.get(what.message.id)?.active) this.trees.get(what.conversation.id)?.add(what.message);
-        this.list.set(sorted([what.conversation, ...this.list.get().filter((c) => c.id !== what.conversation.id)]));
-        if (this.open.get()?.id === what.conversation.id) {
-          this.open.set(what.conversation);
-          this.tree.tell();
-        }
+        this.hearOf(what.conversation);
     }
+  }
+
+  // hearOf takes over what another tab has changed in a conversation. Its object stays the same:
+  // an answer that is made here holds on to it.
+  private hearOf(told: Conversation): void {
+    const known = this.list.get().find((c) => c.id === told.id);
+    if (known) Object.assign(known, told);
+    this.list.set(sorted(known ? [...this.list.get()] : [told, ...this.list.get()]));
+    if (this.open.get()?.id !== told.id) return;
+    this.open.tell();
+    this.tree.tell();
+    this.activity.set(this.activity.get() + 1);
   }
 
   // leave ends what this tab is making, and keeps what came.

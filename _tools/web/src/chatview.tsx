@@ -91,7 +91,7 @@ function Transcript() {
       <h1 class="sr">{shown(open?.title ?? "")}</h1>
       <div class="scroller" ref={scroller} onScroll={scrolled} tabIndex={0} role="region" aria-label="Conversation">
         <div class="transcript" ref={content}>
-          {path.map((message, i) => <MessageView key={message.id} message={message} siblings={tree.siblings(message.id)} rich={i >= from} last={i === path.length - 1} />)}
+          {path.map((message, i) => <MessageView key={message.parent} message={message} siblings={tree.siblings(message.id)} rich={i >= from} last={i === path.length - 1} />)}
         </div>
       </div>
       <div class="below">

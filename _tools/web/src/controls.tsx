@@ -11,12 +11,13 @@ interface IconButtonProps {
   onClick: () => void;
   testid?: string;
   disabled?: boolean;
+  off?: boolean; // as disabled, but it keeps the focus
   pressed?: boolean;
 }
 
-export function IconButton({ icon, label, onClick, testid, disabled, pressed }: IconButtonProps) {
+export function IconButton({ icon, label, onClick, testid, disabled, off, pressed }: IconButtonProps) {
   return (
-    <button type="button" class="icon-button" aria-label={label} title={label} onClick={onClick} data-testid={testid} disabled={disabled} aria-pressed={pressed}>
+    <button type="button" class="icon-button" aria-label={label} title={label} aria-disabled={off} onClick={() => !off && onClick()} data-testid={testid} disabled={disabled} aria-pressed={pressed}>
       <Icon name={icon} />
     </button>
   );

@@ -1,6 +1,7 @@
 // The developer view of an answer: its request as it was sent, as JSON and as a command, and the
 // events as they came. The key is in none of them.
 
+import { useEffect, useRef } from "preact/hooks";
 import type { Run } from "./chats";
 import { CopyButton } from "./controls";
 import { shown, several } from "./format";
@@ -25,8 +26,10 @@ function Part({ title, text }: { title: string; text: string }) {
 
 export function DeveloperView({ message, run }: { message: Message; run?: Run }) {
   const answer = message.answer!;
+  const view = useRef<HTMLDivElement>(null);
+  useEffect(() => view.current?.scrollIntoView({ block: "start" }), []);
   return (
-    <div class="developer" data-testid="developer-view">
+    <div class="developer" data-testid="developer-view" ref={view}>
       {run ? (
         <>
           <Part title="Request" text={JSON.stringify(run.request, null, 2)} />

@@ -2,8 +2,8 @@
 
 import "./preferences";
 import { type ComponentType, render } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { info, request } from "./api";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { request } from "./api";
 import { useCell } from "./cell";
 import { ChatView } from "./chatview";
 import { chats } from "./chats";
@@ -80,15 +80,20 @@ function Banners() {
 // useStale is whether the server is another than the one this page came from.
 function useStale(): boolean {
   const ready = useCell(chats.ready);
-  const [first, setFirst] = useState("");
+  const first = useRef("");
   const [stale, setStale] = useState(false);
   useEffect(() => {
-    if (ready !== "ready") return;
-    request("/version").then((answer) => answer.json()).then(({ version }) => {
-      if (first === "") setFirst(String(version));
-      else if (first !== String(version)) setStale(true);
-    }, () => {});
-    if (first !== "") void info(true).catch(() => {});
+    if (ready !== "ready") return undefined;
+    const ask = () => {
+      if (document.hidden) return;
+      request("/version", {}, true).then((answer) => answer.json()).then(({ version }) => {
+        first.current ||= String(version);
+        setStale(first.current !== String(version));
+      }, () => {});
+    };
+    ask();
+    document.addEventListener("visibilitychange", ask);
+    return () => document.removeEventListener("visibilitychange", ask);
   }, [ready]);
   return stale;
 }

@@ -43,6 +43,7 @@ export function cited(text: string, annotations: { type: string; start_index: nu
 
 interface Context {
   sources: Source[];
+  level?: number; // of the heading that a block is
 }
 
 // textNodes are a text with citations as numbered links.
@@ -121,13 +122,14 @@ function block(token: Tokens.Generic, context: Context, depth: number, open: boo
   switch (token.type) {
     case "space":
     case "def":
+    case "checkbox": // drawn with its item
       return null;
     case "paragraph":
       return <p>{inline(token.tokens, context, depth)}</p>;
     case "text":
       return token.tokens ? inline(token.tokens, context, depth) : textNodes(entities(token.text), context);
     case "heading": {
-      const Tag = `h${Math.min(token.depth + 2, 6)}` as "h3"; // the page has h1 and h2
+      const Tag = `h${context.level ?? 3}` as "h3";
       return <Tag class={`heading-${token.depth}`}>{inline(token.tokens, context, depth)}</Tag>;
     }
     case "code":
@@ -241,10 +243,21 @@ interface BlockProps {
   open: boolean;
 }
 
+// levels are those of the headings among blocks. The page has h1 and h2; no level is left out on
+// the way down, whatever the text does.
+function levels(all: Block[]): number[] {
+  let before = 2;
+  return all.map(({ token }) => {
+    if (token.type !== "heading") return 0;
+    before = Math.min((token as Tokens.Heading).depth + 2, before + 1, 6);
+    return before;
+  });
+}
+
 // A block is drawn again only where it has changed.
 class Drawn extends Component<BlockProps> {
   override shouldComponentUpdate(next: BlockProps): boolean {
-    return next.block !== this.props.block || next.open !== this.props.open || (next.context.sources.length !== this.props.context.sources.length && next.block.raw.includes(CITE_OPEN));
+    return next.block !== this.props.block || next.open !== this.props.open || next.context.level !== this.props.context.level || (next.context.sources.length !== this.props.context.sources.length && next.block.raw.includes(CITE_OPEN));
   }
   override render() {
     return block(this.props.block.token as Tokens.Generic, this.props.context, 0, this.props.open);
@@ -255,6 +268,6 @@ class Drawn extends Component<BlockProps> {
 export function Markdown({ text, sources, growing }: { text: string; sources: Source[]; growing: boolean }) {
   const held = useRef<Growing | undefined>(undefined);
   const all = (held.current ??= new Growing()).update(text);
-  const context = { sources };
-  return <>{all.map((b, i) => <Drawn key={i} block={b} context={context} open={growing && i === all.length - 1} />)}</>;
+  const level = levels(all);
+  return <>{all.map((b, i) => <Drawn key={i} block={b} context={{ sources, level: level[i] || undefined }} open={growing && i === all.length - 1} />)}</>;
 }

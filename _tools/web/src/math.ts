@@ -6,10 +6,10 @@ let loading: Promise<any> | undefined;
 // drawMath puts a formula into an element, and reports whether it could.
 export async function drawMath(tex: string, display: boolean, into: HTMLElement): Promise<boolean> {
   if (tex.length > 10_000 || typeof MathMLElement === "undefined") return false;
-  loading ??= import("temml").then((module) => module.default);
-  const temml = await loading;
   const made = document.createElement("span");
   try {
+    loading ??= import("temml").then((module) => module.default);
+    const temml = await loading;
     temml.render(tex, made, { displayMode: display, throwOnError: true, trust: false, strict: false, maxExpand: 500, maxSize: [50, 50] });
   } catch {
     return false;

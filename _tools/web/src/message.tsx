@@ -9,10 +9,10 @@ import { useCell } from "./cell";
 import { chats, type Run, toolName } from "./chats";
 import { CopyButton, IconButton } from "./controls";
 import { DeveloperView } from "./developer";
-import { bytes, count, duration, rate, safeAddress, several, shown } from "./format";
+import { bytes, count, duration, rate, several, shown } from "./format";
 import { Icon } from "./icons";
 import { cited, Link, Markdown, type Source } from "./markdown";
-import { keyDialog, settingsAt } from "./places";
+import { keyDialog, place, settingsAt } from "./places";
 import { type Message, said, type Sampling, type Tree } from "./tree";
 import { isWork, pretty, Work } from "./work";
 
@@ -27,14 +27,14 @@ interface Props {
 export class MessageView extends Component<Props> {
   private drawn = "";
 
-  private state_(props: Props): string {
+  private signature(props: Props): string {
     return [props.message.answer?.state, props.siblings.join(), props.rich, props.last].join(" ");
   }
   override shouldComponentUpdate(next: Props): boolean {
-    return next.message !== this.props.message || next.message.answer?.state === "running" || this.state_(next) !== this.drawn;
+    return next.message !== this.props.message || next.message.answer?.state === "running" || this.signature(next) !== this.drawn;
   }
   override render(props: Props) {
-    this.drawn = this.state_(props);
+    this.drawn = this.signature(props);
     const { message } = props;
     if (message.role === "question") return <QuestionView {...props} />;
     if (message.role === "approval") return <Decisions message={message} />;
@@ -47,9 +47,9 @@ function Branches({ message, siblings }: { message: Message; siblings: string[] 
   const at = siblings.indexOf(message.id);
   return (
     <span class="branches" role="group" aria-label="Versions">
-      <IconButton icon="left" label="Previous version" testid="branch-prev" disabled={at === 0} onClick={() => chats.select(siblings[at - 1])} />
+      <IconButton icon="left" label="Previous version" testid="branch-prev" off={at === 0} onClick={() => chats.select(siblings[at - 1])} />
       <span data-testid="branch-count">{at + 1}/{siblings.length}</span>
-      <IconButton icon="right" label="Next version" testid="branch-next" disabled={at === siblings.length - 1} onClick={() => chats.select(siblings[at + 1])} />
+      <IconButton icon="right" label="Next version" testid="branch-next" off={at === siblings.length - 1} onClick={() => chats.select(siblings[at + 1])} />
     </span>
   );
 }
@@ -77,6 +77,7 @@ function QuestionView({ message, siblings }: Props) {
   }
   return (
     <article class="question" aria-label="Your question">
+      <h2 class="sr">Question</h2>
       <div class="bubble">
         {message.files.length > 0 ? <Files files={message.files} /> : null}
         <div class="said">{shown(message.text)}</div>
@@ -103,7 +104,7 @@ function Decisions({ message }: { message: Message }) {
 }
 
 function useBusy(): boolean {
-  useCell(chats.growing);
+  useCell(chats.activity);
   return chats.running(chats.open.get()?.id) !== undefined || chats.foreign();
 }
 
@@ -167,6 +168,7 @@ function AnswerView({ message, siblings, rich, last }: Props) {
   });
   return (
     <article class={running ? "answer running" : "answer"} data-testid="answer" data-state={answer.state} aria-label="Answer" aria-busy={running}>
+      <h2 class="sr">Answer</h2>
       <Work answer={answer} run={run} />
       {body.length > 0 ? <div class="prose">{body}</div> : null}
       {running ? <Waiting answer={answer} run={run} foreign={!run?.active} /> : null}
@@ -202,7 +204,7 @@ function Waiting({ answer, run, foreign }: { answer: Answer; run?: Run; foreign:
     const left = Math.max(0, Math.ceil(((run.resume ?? 0) - performance.now()) / 1000));
     return (
       <p class="waiting" data-testid="error">
-        {shown(run.note)}{run.resume && chats.ready.get() === "ready" ? `. Trying again in ${left} s` : ""}{" "}
+        {shown(capital(run.note).replace(/\.$/, ""))}{run.resume && chats.ready.get() === "ready" ? `. Trying again in ${left} s` : ""}{" "}
         <button type="button" class="quiet" onClick={() => run.abort.abort()}>Do not wait</button>
       </p>
     );
@@ -244,7 +246,7 @@ function Sources({ sources }: { sources: Source[] }) {
   return (
     <section class="sources" data-testid="sources" aria-label="Sources">
       <h3>Sources</h3>
-      <ol>{sources.map((s) => <li><Link address={s.url} label={s.title || s.url}>{shown(s.title || s.url)}</Link>{s.title && safeAddress(s.url) ? null : null}</li>)}</ol>
+      <ol>{sources.map((s) => <li><Link address={s.url} label={s.title || s.url}>{shown(s.title || s.url)}</Link></li>)}</ol>
     </section>
   );
 }
@@ -274,10 +276,10 @@ function Failed({ message, last, retry }: { message: Message; last: boolean; ret
   const failure = answer.failure ?? { message: "the answer failed" };
   const where = settingsAt(failure.param);
   const full = failure.code === "context_length_exceeded";
-  const words: Record<number, string> = { 0: "Connection lost", 401: "The server wants a key", 403: "The server does not allow this", 404: "Not found", 413: "Too large for the server", 429: "The server is busy", 503: "The server cannot answer now" };
+  const words: Record<number, string> = { 0: "Connection lost", 401: "The server wants a key", 403: "The server does not allow this", 404: "Not found", 413: "Too large for the server", 429: "The server is busy", 503: "The server cannot answer now", [-1]: "The answer broke off" };
   return (
     <div class="trouble failed" role="alert" data-testid="error">
-      <p><strong>{full ? "The context is full" : words[failure.status ?? -1] ?? "The answer failed"}.</strong> {shown(capital(failure.message))}</p>
+      <p><strong>{full ? "The context is full" : words[failure.status ?? 1] ?? "The answer failed"}.</strong> {failure.status === 0 ? "What came so far is kept; nothing is sent again by itself." : shown(capital(failure.message))}</p>
       {last ? (
         <div class="actions">
           {failure.status === 401 ? <button type="button" class="secondary" onClick={() => keyDialog.set(true)}>Enter a key</button> : null}
@@ -296,9 +298,7 @@ function NewWithLast({ message }: { message: Message }) {
   const path = chats.tree.get().path(message.parent);
   const before = path.filter((m) => m.answer && textOf(m.answer.items) !== "").pop();
   if (!before) return null;
-  const begin = () => {
-    location.hash = "#q=" + encodeURIComponent(textOf(before.answer!.items));
-  };
+  const begin = () => place.set({ view: "chat", id: "", path: "", fill: textOf(before.answer!.items) });
   return <button type="button" class="secondary" onClick={begin}>New chat with the last answer</button>;
 }
 
@@ -312,7 +312,7 @@ function Approvals({ message }: { message: Message }) {
   const wanted = approvalsWanted(message.answer!.items);
   const open = chats.open.get();
   if (wanted.length === 0 || message.answer!.state !== "completed" || open?.leaf !== message.id) return null;
-  return <ApprovalCards wanted={wanted} />;
+  return <ApprovalCards key={message.id} wanted={wanted} />;
 }
 
 function ApprovalCards({ wanted }: { wanted: Item[] }) {

@@ -12,7 +12,8 @@ export interface Preferences {
   reasoning: boolean; // work is open from the beginning
 }
 
-const touch = typeof matchMedia !== "undefined" && matchMedia("(hover: none) and (pointer: coarse)").matches;
+// touch is whether a keyboard on the screen would cover half of it.
+export const touch = typeof matchMedia !== "undefined" && matchMedia("(hover: none) and (pointer: coarse)").matches;
 const usual: Preferences = { theme: "system", size: "normal", enter: touch ? "line" : "send", reasoning: false };
 
 function kept(): Preferences {

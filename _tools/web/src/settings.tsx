@@ -54,7 +54,7 @@ export function SettingsView() {
         <Answers settings={settings} below={all ? {} : defaults} told={told} change={change} />
       </section>
       <Page />
-      <Keys kept={kept} />
+      <Keys />
       <Data />
       <About told={told} />
     </div>
@@ -73,25 +73,25 @@ function Answers({ settings, below, told, change }: { settings: Sampling; below:
   return (
     <>
       {told && told.models.length > 1 ? (
-        <Field label="Model" hint="">
+        <Field label="Model" hint="" param="model">
           <select value={settings.model ?? ""} onChange={(event) => change({ ...settings, model: event.currentTarget.value })}>
             <option value="">{below.model ?? told.models[0].id}</option>
             {told.models.map((m) => <option value={m.id}>{shown(m.id)}</option>)}
           </select>
         </Field>
       ) : null}
-      <Field label="Instructions" hint="what the model is told before every chat">
+      <Field label="Instructions" hint="what the model is told before every chat" param="instructions">
         <textarea rows={3} data-testid="instructions" value={settings.instructions ?? ""} placeholder={below.instructions ?? "none"} onInput={(event) => change({ ...settings, instructions: event.currentTarget.value })} />
       </Field>
-      <Field label="Effort" hint="how long the model reasons">
+      {efforts.length === 0 ? null : <Field label="Effort" hint="how long the model reasons" param="reasoning">
         <select data-testid="effort" value={settings.effort ?? ""} onChange={(event) => change({ ...settings, effort: event.currentTarget.value })}>
           <option value="">{usual("effort")}</option>
           {efforts.map((effort) => <option value={effort}>{shown(effort)}</option>)}
         </select>
-      </Field>
+      </Field>}
       <div class="grid">
         {numbers.map((n) => (
-          <Field key={n.name} label={n.label} hint={n.hint}>
+          <Field key={n.name} label={n.label} hint={n.hint} param={n.name}>
             <NumberField name={n.name} min={n.min} max={n.max} step={n.step} value={settings[n.name]} placeholder={usual(n.name)} change={(value) => change({ ...settings, [n.name]: value })} />
           </Field>
         ))}
@@ -101,8 +101,18 @@ function Answers({ settings, below, told, change }: { settings: Sampling; below:
   );
 }
 
-function Field({ label, hint, children }: { label: string; hint: string; children: preact.ComponentChildren }) {
-  return <label class="field"><span class="field-label">{label}</span>{children}{hint ? <span class="hint">{hint}</span> : null}</label>;
+// Field is a setting with its name. What the server said about its param stands below it.
+function Field({ label, hint, param, children }: { label: string; hint: string; param?: string; children: preact.ComponentChildren }) {
+  const fault = useCell(chats.fault);
+  const wrong = fault && param && fault.param.split(/[.[]/, 1)[0] === param ? fault.message : "";
+  return (
+    <label class="field">
+      <span class="field-label">{label}</span>
+      {children}
+      {wrong ? <span class="wrong" role="alert">{shown(wrong)}</span> : null}
+      {hint ? <span class="hint">{hint}</span> : null}
+    </label>
+  );
 }
 
 interface NumberFieldProps {
@@ -201,12 +211,13 @@ function Page() {
   );
 }
 
-function Keys({ kept }: { kept: string }) {
+function Keys() {
+  useCell(keyState);
   const has = key() !== "";
   return (
     <section>
       <h2>Key</h2>
-      <p>{kept === "forbidden" ? "This browser's key may not do that." : has ? "A key is kept in this browser and sent to this server only." : "No key is kept here. A server that wants one asks for it."}</p>
+      <p>{has ? "A key is kept in this browser and sent to this server only." : "No key is kept here. A server that wants one asks for it."}</p>
       <div class="actions">
         <button type="button" class="secondary" onClick={() => keyDialog.set(true)}>{has ? "Change the key" : "Enter a key"}</button>
         {has ? <button type="button" class="secondary" data-testid="key-forget" onClick={() => setKey("", false)}>Forget the key</button> : null}

@@ -113,7 +113,7 @@ function Row({ conversation, current }: { conversation: Conversation; current: b
   const [renaming, setRenaming] = useState(false);
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => field.current?.select(), [renaming]);
-  useCell(chats.growing);
+  useCell(chats.activity);
   const running = chats.running(conversation.id) !== undefined;
   if (renaming) {
     const done = (keep: boolean) => {

@@ -37,20 +37,26 @@ export class Lines {
   }
 }
 
-// eventsOf reads an answer's body to its end. What was left unfinished comes last, with cut.
+// eventsOf reads an answer's body to its end. What was left unfinished comes last, with cut, and
+// then the error that ended it, if one did.
 export async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<Sent & { cut?: boolean }> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   const lines = new Lines();
+  let broken: { error: unknown } | undefined;
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch((error) => {
+        broken = { error };
+        return { done: true, value: undefined };
+      });
       if (done) break;
       yield* lines.push(decoder.decode(value, { stream: true }));
     }
+    const left = lines.left();
+    if (left !== "") yield { raw: left, cut: true };
   } finally {
     reader.cancel().catch(() => {});
   }
-  const left = lines.left();
-  if (left !== "") yield { raw: left, cut: true };
+  if (broken) throw broken.error;
 }
