@@ -52,12 +52,12 @@ export function Box({ edit, onDone }: Props) {
     if (!edit) setText(keptText(kept));
   }, [kept]);
   useEffect(() => {
-    if (edit || at.fill === undefined) return;
+    if (edit || open || at.fill === undefined) return; // it is for a new chat
     change(at.fill);
     history.replaceState(null, "", "#/");
     place.set({ ...at, fill: undefined });
     area.current?.focus();
-  }, [at.fill]);
+  }, [at.fill, open]);
   useLayoutEffect(() => grow(area.current), [text]);
   useEffect(() => {
     if (edit || !touch) area.current?.focus({ preventScroll: true });

@@ -66,6 +66,7 @@ export function Dialog({ title, onClose, children, testid, wide }: { title: stri
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
     element.current!.showModal();
+    element.current!.querySelector<HTMLElement>("[data-focus]")?.focus();
     return () => before?.focus?.();
   }, []);
   return (
@@ -106,7 +107,7 @@ export function Confirm() {
     <Dialog title={question.title} onClose={() => answer(false)} testid="confirm">
       <p>{question.text}</p>
       <div class="actions">
-        <button type="button" class="secondary" autofocus onClick={() => answer(false)}>Cancel</button>
+        <button type="button" class="secondary" data-focus onClick={() => answer(false)}>Cancel</button>
         <button type="button" class="danger" data-testid="confirm-yes" onClick={() => answer(true)}>{question.action}</button>
       </div>
     </Dialog>

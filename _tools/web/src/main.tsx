@@ -3,7 +3,7 @@
 import "./preferences";
 import { type ComponentType, render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { request } from "./api";
+import { info, request } from "./api";
 import { useCell } from "./cell";
 import { ChatView } from "./chatview";
 import { chats } from "./chats";
@@ -86,7 +86,8 @@ function useStale(): boolean {
     if (ready !== "ready") return undefined;
     const ask = () => {
       if (document.hidden) return;
-      request("/version", {}, true).then((answer) => answer.json()).then(({ version }) => {
+      // Who may not ask for one thing is not asked about another.
+      info().then(() => request("/version", {}, true)).then((answer) => answer.json()).then(({ version }) => {
         first.current ||= String(version);
         setStale(first.current !== String(version));
       }, () => {});
