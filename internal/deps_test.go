@@ -81,7 +81,7 @@ var imports = map[string][]string{
 	"generate":             {"host", "engine", "sched", "chat", "grammar", "token", "tools"},
 	"tools":                {},
 	"api":                  {"generate", "host", "engine", "chat", "store", "tools"},
-	"api/chat":             {"api", "generate", "host", "chat"},
+	"api/chat":             {"api", "generate", "host", "chat", "tools"},
 	"api/completions":      {"api", "generate", "host"},
 	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "wire/response"},
 	"server":               {"api", "api/chat", "api/completions", "api/responses", "generate", "host", "engine", "store", "wire/response"},
