@@ -211,6 +211,9 @@ func (in *Reader) schema(raw []byte) []byte {
 	return raw
 }
 
+// Schema reads a schema, an object.
+func (in *Reader) Schema() json.RawMessage { return in.schema(in.rawObject()) }
+
 // form reads the text of a grammar or a regular expression.
 func (in *Reader) form(id limits.ID) string {
 	// Before it is decoded: an escape has six bytes at most for one of the text.
