@@ -80,6 +80,7 @@ var imports = map[string][]string{
 	"host":                 {"engine", "chat", "token"},
 	"generate":             {"host", "engine", "sched", "chat", "grammar", "token", "tools"},
 	"tools":                {},
+	"tools/mcp":            {"chat/declare", "tools"},
 	"api":                  {"generate", "host", "engine", "chat", "store"},
 	"api/chat":             {"api", "generate", "host", "chat"},
 	"api/completions":      {"api", "generate", "host"},
@@ -166,6 +167,7 @@ var thirdParty = map[string][]string{
 	"golang.org/x/term":                    {"terminal"},
 	"github.com/charmbracelet/ultraviolet": {"terminal"},
 	"github.com/ebitengine/purego":         {"cuda/driver/libcuda"}, // with the build tag cuda
+	"github.com/modelcontextprotocol":      {"tools/mcp"},
 }
 
 // pure packages decide; they do no input or output, take no locks, and get time
