@@ -87,6 +87,7 @@ var imports = map[string][]string{
 	"api/chat":             {"api", "generate", "host", "chat", "tools"},
 	"tools/browser/source": {"tools/outbound"},
 	"tools/outbound":       {},
+	"tools/mcp":            {"chat/declare", "tools"},
 	"api":                  {"generate", "host", "engine", "chat", "store"},
 	"api/chat":             {"api", "generate", "host", "chat"},
 	"api/completions":      {"api", "generate", "host"},
@@ -176,6 +177,7 @@ var thirdParty = map[string][]string{
 	"golang.org/x/term":                    {"terminal"},
 	"github.com/charmbracelet/ultraviolet": {"terminal"},
 	"github.com/ebitengine/purego":         {"cuda/driver/libcuda"}, // with the build tag cuda
+	"github.com/modelcontextprotocol":      {"tools/mcp"},
 }
 
 // pure packages decide; they do no input or output, take no locks, and get time
