@@ -80,6 +80,9 @@ var imports = map[string][]string{
 	"host":                 {"engine", "chat", "token"},
 	"generate":             {"host", "engine", "sched", "chat", "grammar", "token", "tools"},
 	"tools":                {},
+	"tools/browser":        {"token", "tools", "tools/browser/page", "tools/browser/source"},
+	"tools/browser/page":   {},
+	"tools/browser/source": {},
 	"api":                  {"generate", "host", "engine", "chat", "store"},
 	"api/chat":             {"api", "generate", "host", "chat"},
 	"api/completions":      {"api", "generate", "host"},
@@ -152,6 +155,7 @@ var commands = []string{"cmd/ossian", "command", "command/bench", "command/check
 var thirdParty = map[string][]string{
 	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self"},
 	"go.etcd.io/bbolt":                     {"store"},
+	"golang.org/x/net/html":                {"tools/browser/page"},
 	"golang.org/x/text":                    {"token"},
 	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "lab/predict/local", "lab/race", "stat"},
 	"gonum.org/v1/plot":                    {"bench/chart"},
