@@ -508,6 +508,14 @@ func TestStepSeeds(t *testing.T) {
 	if stepSeed(7, 0) != 7 {
 		t.Error("an answer without tools has another seed than the request")
 	}
+	f := gptOSS(t)
+	r := newRig(t, f, play{script: f.counted("<|call|>", harmonyTalk...)})
+	for range 2 {
+		r.tell(r.ask(echoing(), func(gen *Generation) { seed := int64(42); gen.Seed = &seed }))
+	}
+	if want := []uint64{42, stepSeed(42, 1), stepSeed(42, 2)}; !slices.Equal(r.seeds, append(want, want...)) {
+		t.Errorf("seeds %d, want %d twice", r.seeds, want)
+	}
 }
 
 // TestQueueFull: a step that finds the queue full waits for its turn.
