@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"ossian/internal/grammar"
 	"ossian/internal/limits"
 	"ossian/internal/runner"
+	"ossian/internal/soak"
 	"ossian/internal/tools"
 	"ossian/internal/wire"
 )
@@ -244,6 +246,41 @@ func TestFunctionBesideCalls(t *testing.T) {
 	}
 }
 
+// TestManyMisuses: calls of one step that are one too many are not run, and the model still gets to
+// answer.
+func TestManyMisuses(t *testing.T) {
+	f := families(t)[2]
+	call := "<tool_call>\n{\"name\": \"browser_search\", \"arguments\": {}}\n</tool_call>"
+	r := newRig(t, f, play{script: f.counted("</tool_response>", "<think></think>\n\n"+strings.Repeat(call+"\n", 4)+call+"<|im_end|>", "", "", "", "", "<think></think>\n\nNo.<|im_end|>")})
+	got := r.tell(r.ask(&played{call: func(context.Context, tools.Call) tools.Result {
+		return tools.Result{Text: "bad", Outcome: tools.Misused}
+	}}))
+	if !strings.HasSuffix(got, "ends:3["+usedUpText+"] ends:4["+usedUpText+"] content[No.] stop.") || len(r.calls) != 3 {
+		t.Errorf("%d calls: %s", len(r.calls), got)
+	}
+}
+
+// TestIdle: a client hears of an answer while a tool runs.
+func TestIdle(t *testing.T) {
+	f := gptOSS(t)
+	r := newRig(t, f, play{script: f.counted("<|call|>", searches, finishes)})
+	out := &told{story: make([]strings.Builder, 1), deltas: make([][]Delta, 1)}
+	job, err := r.service.Start(t.Context(), r.ask(&played{call: func(context.Context, tools.Call) tools.Result {
+		for out.idle.Load() < 3 {
+			time.Sleep(time.Millisecond)
+		}
+		return tools.Result{Text: "x"}
+	}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.job = job
+	if err := job.Run(t.Context(), out, time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	job.Close()
+}
+
 // TestNamesCollide: a function of the client keeps its name.
 func TestNamesCollide(t *testing.T) {
 	f := families(t)[2]
@@ -411,7 +448,11 @@ func TestCancel(t *testing.T) {
 				}
 				return nil
 			})
+			began := time.Now()
 			job.Close()
+			if took := time.Since(began); took > time.Second && os.Getenv(soak.Env) != "" {
+				t.Errorf("closed after %v", took)
+			}
 			if !Gone(err) {
 				t.Fatalf("%v", err)
 			}
@@ -507,6 +548,14 @@ func TestStepSeeds(t *testing.T) {
 	}
 	if stepSeed(7, 0) != 7 {
 		t.Error("an answer without tools has another seed than the request")
+	}
+	f := gptOSS(t)
+	r := newRig(t, f, play{script: f.counted("<|call|>", harmonyTalk...)})
+	for range 2 {
+		r.tell(r.ask(echoing(), func(gen *Generation) { seed := int64(42); gen.Seed = &seed }))
+	}
+	if want := []uint64{42, stepSeed(42, 1), stepSeed(42, 2)}; !slices.Equal(r.seeds, append(want, want...)) {
+		t.Errorf("seeds %d, want %d twice", r.seeds, want)
 	}
 }
 
