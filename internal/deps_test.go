@@ -83,6 +83,8 @@ var imports = map[string][]string{
 	"tools":                {},
 	"tools/browser/source": {"tools/outbound"},
 	"tools/outbound":       {},
+	"tools/browser":        {"token", "tools", "tools/browser/page", "tools/browser/source"},
+	"tools/browser/page":   {},
 	"api":                  {"generate", "host", "engine", "chat", "store"},
 	"api/chat":             {"api", "generate", "host", "chat"},
 	"api/completions":      {"api", "generate", "host"},
@@ -157,7 +159,7 @@ var commands = []string{"cmd/ossian", "command", "command/bench", "command/check
 var thirdParty = map[string][]string{
 	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self"},
 	"go.etcd.io/bbolt":                     {"store"},
-	"golang.org/x/net":                     {"tools/browser/source"},
+	"golang.org/x/net":                     {"tools/browser/source", "tools/browser/page"},
 	"golang.org/x/text":                    {"token", "tools/browser/source"},
 	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "lab/predict/local", "lab/race", "stat"},
 	"gonum.org/v1/plot":                    {"bench/chart"},
