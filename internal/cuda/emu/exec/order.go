@@ -1,5 +1,7 @@
 package exec
 
+import "sync/atomic"
+
 // This file is the order of accesses to global memory by different blocks of a launch and by different
 // cards. A word remembers who wrote it last: launch, block, and how many fences the block had passed. What
 // is written before a fence is published by a later atomic access, or store with .release; whoever reads
@@ -234,8 +236,11 @@ func (w *Warp) mark(lane int, a *Alloc, off, n uint64, strong bool) {
 			stamp |= strongBit
 		}
 	}
-	if n < 4 {
-		stamp = 0
+	if n < 4 { // other blocks may write the rest of the word meanwhile
+		if by := &written.by[off/4]; atomic.LoadUint64(by) != 0 {
+			atomic.StoreUint64(by, 0)
+		}
+		return
 	}
 	for i := off / 4; i < (off+n+3)/4; i++ {
 		written.by[i], written.when[i] = stamp, when
