@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -588,6 +589,28 @@ func TestQueueFull(t *testing.T) {
 	}
 	for _, job := range others {
 		job.Close()
+	}
+}
+
+// TestDrain: an answer whose tool runs while the engine drains gets its steps nevertheless, and
+// the engine has ended when the job has.
+func TestDrain(t *testing.T) {
+	f := gptOSS(t)
+	r := newRig(t, f, play{script: f.counted("<|call|>", harmonyTalk...)})
+	drained := make(chan error, 1)
+	var drains sync.Once
+	server := &played{call: func(ctx context.Context, call tools.Call) tools.Result {
+		drains.Do(func() { go func() { drained <- r.model.Engine.Drain(context.Background()) }() })
+		for r.model.Engine.Accepting() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		return echoing().call(ctx, call)
+	}}
+	if got := r.tell(r.ask(server)); got != harmonyStory {
+		t.Errorf("%s", got)
+	}
+	if err := <-drained; err != nil {
+		t.Errorf("%v", err)
 	}
 }
 
