@@ -199,7 +199,7 @@ func (p *harmonyParser) part(head header) (part Part, tool string) {
 // tool decides whose call a message to a recipient is.
 func (p *harmonyParser) tool(recipient string) (Part, string) {
 	if p.conv.builtin(recipient) && !p.conv.NoCalls {
-		return Builtin, recipient
+		return Builtin, p.conv.findBuiltin(recipient)
 	}
 	name := strings.TrimPrefix(recipient, "functions.")
 	if declared, ok := p.names.Find(name); ok {
@@ -248,13 +248,13 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 	// Each part has an end of its own; the others end it, too.
 	part := p.out.part
 	switch {
-	case part == Calling && id != p.format.call:
+	case (part == Calling || part == Builtin) && id != p.format.call:
 		dst = p.out.salvage(dst, mend.CallEnd)
 	case id == p.format.call && (part.Visible() || part == Reasoning):
 		dst = p.out.salvage(dst, mend.NoCall)
 	}
 	dst = p.out.end(dst, false, false)
-	if last || part == Calling || part == Content {
+	if last || part == Calling || part == Builtin || part == Content {
 		return p.endTurn(dst, part)
 	}
 	return dst
