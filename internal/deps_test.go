@@ -80,7 +80,7 @@ var imports = map[string][]string{
 	"host":                 {"engine", "chat", "token"},
 	"generate":             {"host", "engine", "sched", "chat", "grammar", "token", "tools"},
 	"tools":                {},
-	"api":                  {"generate", "host", "engine", "chat", "store"},
+	"api":                  {"generate", "host", "engine", "chat", "store", "tools"},
 	"api/chat":             {"api", "generate", "host", "chat"},
 	"api/completions":      {"api", "generate", "host"},
 	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "wire/response"},

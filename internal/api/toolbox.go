@@ -7,25 +7,24 @@ import (
 	"ossian/internal/wire"
 )
 
-// A Toolbox knows which tools the server itself runs. Handlers know none of them: they hand on
-// what a request asks for, and get what its answers may use.
+// A Toolbox knows the tools that the server runs, and what becomes of a request's wish for some.
 type Toolbox interface {
-	// Offers returns what a request gets of the tools that it asks for; nil = it says nothing of
-	// tools. The error is a *wire.Error, with the place in the request. With strict, what is not
-	// there is an error; else it is left out and named.
+	// Offers returns the servers that a request asks for. What the request has no right to, or
+	// says wrongly, is a *wire.Error; strict makes one of what is left out otherwise. It waits for
+	// no server longer than 2 s.
 	Offers(ctx context.Context, asked []wire.ServerTool, strict bool) (Offered, error)
 }
 
-// An Offered is what a request gets.
+// Offered is what a request gets of what it asked for.
 type Offered struct {
 	Offers  []tools.Offer
-	Listed  []Listed
-	Ignored []string // what was left out, as x-ossian-ignored has it: tools.web_search
+	Listed  []Listed // of each server that was asked for as mcp, in the order of the request
+	Ignored []string // places in the request of what nothing here serves, for x-ossian-ignored
 }
 
-// A Listed is what a server of the Model Context Protocol has, for the client.
+// Listed says what a server lists, or why it lists nothing.
 type Listed struct {
-	Label   string // the request's name for the server
-	Tools   []tools.Tool
-	Problem string // why there are none, in one line; "" = there are
+	Label   string
+	Tools   []tools.Tool // those that the request lets the model call
+	Problem string       // in one line; "" = there is none
 }
