@@ -83,7 +83,7 @@ var imports = map[string][]string{
 	"api":                  {"generate", "host", "engine", "chat", "store", "tools"},
 	"api/chat":             {"api", "generate", "host", "chat"},
 	"api/completions":      {"api", "generate", "host"},
-	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "wire/response"},
+	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "tools", "wire/response"},
 	"server":               {"api", "api/chat", "api/completions", "api/responses", "generate", "host", "engine", "store", "wire/response"},
 	"soak":                 {},
 	"store":                {"store/disk"},

@@ -18,7 +18,7 @@ import (
 // earlier responses, then its input, of which items that are the output of a stored
 // response are that.
 func (h *Handler) converse(req *request, links []store.Link) (*history, error) {
-	past := &history{}
+	past := &history{offers: req.offers}
 	if req.Instructions != nil {
 		past.append(chat.Turn{Role: chat.Developer, Parts: []string{*req.Instructions}}, -1)
 	}
@@ -30,22 +30,34 @@ func (h *Handler) converse(req *request, links []store.Link) (*history, error) {
 	// earlier has one.
 	known := recaller{h: h, owner: req.owner, looks: h.front.Limits()[limits.Chain]}
 	for i := 0; i < len(req.Input); i++ {
-		output, ids, created := known.recall(req.Input[i:])
-		if len(output) == 0 {
+		found := known.recall(req.Input[i:])
+		if found.count == 0 {
+			if it := &req.Input[i]; it.IsServed() {
+				known.gave(past, it.ID)
+			}
 			past.add(&req.Input[i], i)
 			continue
 		}
 		if began.IsZero() {
-			began = created
+			began = found.created
 		}
-		past.said(output, i, ids)
-		i += len(output) - 1
+		past.remember(&found.record, found.id)
+		past.said(found.output, i, &found.record)
+		i += found.count - 1
 	}
+	answered, err := past.agreed()
+	if err != nil {
+		return nil, err
+	}
+	if err := req.pending(answered); err != nil {
+		return nil, err
+	}
+	req.state, req.root, req.container, req.told = past.state, past.root, past.container, past.listed
 	if began.IsZero() {
 		began = h.front.Clock()
 	}
 	req.conv = &chat.Conversation{Turns: past.turns, Effort: req.Effort, Now: began, NoCalls: req.ToolChoice.Mode == "none", MustCall: generate.MustCall(&req.ToolChoice), KeepReasoning: req.Context == "all_turns",
-		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools)}
+		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools), Builtins: namespaces(req.offers)}
 	return past, nil
 }
 

@@ -72,6 +72,15 @@ func (it *Item) IsServed() bool {
 	return it.Type == ItemWebSearch || it.Type == ItemCode || it.Type == ItemMCPCall
 }
 
+// Approval returns the id of the request for approval that a call, or an answer, belongs to; "" =
+// none.
+func (it *Item) Approval() string {
+	if it.Served == nil {
+		return ""
+	}
+	return it.Served.Approval
+}
+
 // ofServer reports whether a type of item is one of tools that the server runs.
 func ofServer(kind string) bool {
 	switch kind {
@@ -441,4 +450,16 @@ func (it *Item) settle() {
 			it.Status = StatusCompleted
 		}
 	}
+}
+
+// Arguments returns the call by which a browser does it, as far as the item says that.
+func (a *Action) Arguments() string {
+	member, text := "query", a.Query
+	switch a.Type {
+	case "open_page":
+		member, text = "id", a.URL
+	case "find_in_page":
+		member, text = "pattern", a.Pattern
+	}
+	return string(append(wire.AppendString(append(wire.AppendString([]byte{'{'}, member), ':'), text), '}'))
 }

@@ -65,7 +65,7 @@ func showServerTool(tool *wire.ServerTool, raw json.RawMessage) json.RawMessage 
 			found = 't'
 		}
 		value := in.Raw()
-		if !shown || (kind != 0 && kind != found) || (key == "search_context_size" && !slices.Contains([]string{`"low"`, `"medium"`, `"high"`}, string(value))) {
+		if !shown || (key == "allowed_tools" && found == '"') || (kind != 0 && kind != found) || (key == "search_context_size" && !slices.Contains([]string{`"low"`, `"medium"`, `"high"`}, string(value))) {
 			return
 		}
 		place = place || key == "container"

@@ -116,11 +116,33 @@ func (a Action) from(arguments string) Action {
 	return a
 }
 
-// Served says what the open call gave.
-func (r *Response) Served(served Served) {
+// Served changes what is said of the open call: what it gave.
+func (r *Response) Served(fill func(it *Item)) {
 	if r.open && r.item.Served != nil {
-		r.item.Served = &served
+		fill(&r.item)
 	}
+}
+
+// Open returns the id of the open item, "" = there is none.
+func (r *Response) Open() string {
+	if !r.open {
+		return ""
+	}
+	return r.item.ID
+}
+
+// Unask makes of the open request for approval, of which nothing was told, a call with that id.
+func (r *Response) Unask(dst []byte, id string) []byte {
+	if !r.open || r.item.Type != ItemApprovalRequest {
+		return dst
+	}
+	it, text := r.item, r.text.String()
+	it.Type, it.ID = ItemMCPCall, id
+	r.open = false
+	if dst = r.Begin(dst, it); text != "" {
+		dst = r.Add(dst, text, nil)
+	}
+	return dst
 }
 
 // endServed is End of such an item.
@@ -132,12 +154,7 @@ func (r *Response) endServed(dst []byte, text, status string) []byte {
 		if r.phase != sampled { // it was told before a restart
 			break
 		}
-		if it.Arguments = text; status != StatusCompleted { // half a call asks for nothing
-			it.Type, it.Served = ItemMCPCall, &Served{Label: it.Served.Label}
-			it.ID = prefixes[ItemMCPCall] + strings.TrimPrefix(it.ID, prefixes[ItemApprovalRequest])
-			dst = r.Begin(dst, *it)
-			return r.End(r.Add(dst, text, nil), status)
-		}
+		it.Arguments = text
 		dst = r.itemEvent(dst, "added")
 	case ItemMCPTools:
 		event := StatusCompleted

@@ -64,11 +64,12 @@ func TestServedEvents(t *testing.T) {
 		{ItemMCPCall, "{}", StatusFailed, true, called + "mcp_call.failed output_item.done", StatusFailed},
 		{ItemMCPCall, "{", StatusIncomplete, false, called + "output_item.done", StatusIncomplete},
 		{ItemApprovalRequest, "{}", StatusCompleted, false, "output_item.added output_item.done", ""},
-		{ItemApprovalRequest, "{", StatusIncomplete, false, called + "output_item.done", StatusIncomplete},
+		{ItemApprovalRequest, "{}", StatusFailed, true, called + "mcp_call.failed output_item.done", StatusFailed},
 	} {
 		r := New(Head{ID: "resp_1", Model: "m"}, responseOf(t, `{"input":"Hi"}`))
 		dst := r.Add(r.Begin(nil, blankServed(tt.kind)), tt.text, nil)
 		if tt.runs {
+			dst = r.Unask(dst, "mcp_1")
 			dst = r.Run(dst, tt.text)
 		}
 		dst = r.End(dst, tt.status)
@@ -90,7 +91,7 @@ func TestServedWithoutText(t *testing.T) {
 	it := blankServed(ItemMCPCall)
 	it.Served.Approval = "mcpr_1"
 	dst := r.Run(r.Begin(nil, it), `{"a":1}`)
-	r.Served(Served{Label: "l", Approval: "mcpr_1", Output: wire.Ptr("out")})
+	r.Served(func(it *Item) { it.Served.Output = wire.Ptr("out") })
 	dst = r.End(dst, StatusCompleted)
 	if got, want := kinds(dst), "output_item.added mcp_call.in_progress mcp_call_arguments.delta mcp_call_arguments.done mcp_call.completed output_item.done"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -103,7 +104,7 @@ func TestServedWithoutText(t *testing.T) {
 // servedPlay returns a response with every item of the server's tools, and its events.
 func servedPlay(t testing.TB) (*Response, []byte) {
 	r := New(Head{ID: "resp_1", Created: 1_700_000_000, Model: "m", Temperature: 1, TopP: 1, Stored: true}, responseOf(t, `{"input":"Hi","tools":[{"type":"browser_search","search_context_size":"low","search_content_types":["text"]},
-		{"type":"code_interpreter"},{"type":"mcp","server_label":"l","server_url":"https://user:secret@h.example:8/secret?key=secret","headers":{"X-Key":"secret"},"authorization":"secret","allowed_tools":{"tool_names":["look"]},"require_approval":"never"}],
+		{"type":"code_interpreter"},{"type":"mcp","server_label":"l","server_url":"https://h.example:8/secret?key=secret","headers":{"X-Key":"secret"},"authorization":"secret","allowed_tools":{"tool_names":["look"]},"require_approval":"never"}],
 		"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"mcp","server_label":"l","headers":{"X-Key":"secret"}},{"type":"web_search"}]}}`))
 	dst := r.Tell(r.Tell(nil, "created"), "in_progress")
 	for _, it := range items() {
@@ -133,7 +134,7 @@ func playServed(r *Response, dst []byte, it Item) []byte {
 	}
 	if it.Status != StatusIncomplete {
 		dst = r.Run(dst, it.Arguments)
-		r.Served(*it.Served)
+		r.Served(func(open *Item) { *open.Served = *it.Served })
 	}
 	switch it.Status {
 	case StatusSearching, StatusInterpreting:
