@@ -28,11 +28,15 @@ type storedResponse struct {
 	Usage  *struct {
 		Input        int `json:"input_tokens"`
 		InputDetails struct {
-			Cached int `json:"cached_tokens"`
+			Cached int   `json:"cached_tokens"`
+			Steps  []int `json:"input_tokens_per_turn"`
+			Caches []int `json:"cached_tokens_per_turn"`
 		} `json:"input_tokens_details"`
 		Output        int `json:"output_tokens"`
 		OutputDetails struct {
-			Reasoning int `json:"reasoning_tokens"`
+			Reasoning int   `json:"reasoning_tokens"`
+			Steps     []int `json:"output_tokens_per_turn"`
+			Results   int   `json:"tool_output_tokens"`
 		} `json:"output_tokens_details"`
 	} `json:"usage"`
 }
@@ -53,6 +57,9 @@ func Parse(object []byte, lim *limits.Set) (*Response, error) {
 	}
 	if usage := stored.Usage; usage != nil {
 		all := wire.NewUsage(usage.Input, usage.InputDetails.Cached, usage.Output, usage.OutputDetails.Reasoning)
+		if steps := usage.InputDetails.Steps; steps != nil {
+			all.Tools = &wire.ToolUsage{Prompt: steps, Cached: usage.InputDetails.Caches, Completion: usage.OutputDetails.Steps, Results: usage.OutputDetails.Results}
+		}
 		response.Usage = &all
 	}
 	// Items do not decode what only our own texts have: requests never have any.
