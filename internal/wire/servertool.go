@@ -40,6 +40,22 @@ type Filter struct {
 	ReadOnly *bool    // only those that change nothing, or only others; nil = either
 }
 
+// A ServerChoice names a tool that the server runs.
+type ServerChoice struct {
+	Type  string // as that of ServerTool
+	Label string // of mcp
+	Name  string // of mcp: one of its tools; "" = all of them
+}
+
+// serverChoice returns what the object that comes next names, and does not move.
+func (in *Reader) serverChoice() ServerChoice {
+	choice := ServerChoice{Type: in.Member("type")}
+	if choice.Type == "mcp" {
+		choice.Label, choice.Name = in.Member("server_label"), in.Member("name")
+	}
+	return choice
+}
+
 // The types of tools that servers run, by what runs them.
 var (
 	browserTypes = []string{"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11", "browser_search"}
@@ -61,6 +77,8 @@ func (t *ServerTool) Read(in *Reader) {
 		switch {
 		case key == "type":
 			in.Text()
+		case key == "search_context_size" || key == "user_location" || key == "external_web_access" || key == "search_content_types":
+			in.Skip() // nothing here depends on them
 		case key == "container" && t.Type == "code_interpreter":
 			t.Container = in.container()
 		case t.Type == "mcp":

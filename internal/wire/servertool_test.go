@@ -141,3 +141,42 @@ func FuzzServerTool(f *testing.F) {
 		}
 	})
 }
+
+// TestTakeServed: tools of the server are taken out of a chat's, and those that are left keep
+// their places.
+func TestTakeServed(t *testing.T) {
+	lim := limits.Defaults()
+	decode := func(members string) *ChatRequest {
+		r, err := DecodeChat([]byte(`{"messages":[{"role":"user","content":"x"}],`+members+`}`), lim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Validate(lim); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := decode(`"tools":[{"type":"web_search","filters":{}},{"type":"function","function":{"name":"f"}},{"type":"mcp","server_label":"a"},{"type":"file_search"}],"tool_choice":{"type":"mcp","server_label":"a","name":"t"}`)
+	asked, err := r.TakeServed(lim)
+	if err != nil || len(asked) != 2 || asked[0].Path != "tools[0]" || asked[1].Label != "a" || asked[1].Path != "tools[2]" {
+		t.Fatalf("%+v, %v", asked, err)
+	}
+	if len(r.Tools) != 2 || r.ToolField(0, "name") != "tools[1].function.name" || r.ToolPlace(1) != "tools[3]" {
+		t.Errorf("left %+v", r.Tools)
+	}
+	if !reflect.DeepEqual(r.Ignored, []string{"tools.filters"}) {
+		t.Errorf("ignored %q", r.Ignored)
+	}
+	if want := (ToolChoice{Mode: "named", Served: []ServerChoice{{"mcp", "a", "t"}}}); !reflect.DeepEqual(r.ToolChoice, want) {
+		t.Errorf("choice %+v", r.ToolChoice)
+	}
+	for members, want := range map[string]int{`"model":""`: -1, `"tools":null`: -1, `"tools":[]`: 0, `"web_search_options":{}`: 1, `"tools":[{"type":"code_interpreter"}],"tool_choice":"required"`: 1, `"web_search_options":{},"tool_choice":"required"`: 1,
+		`"tools":[{"type":"web_search"},{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"web_search"}]}}`: 1} {
+		if got, err := decode(members).TakeServed(lim); err != nil || (got == nil) != (want < 0) || len(got) != max(want, 0) {
+			t.Errorf("%s: %+v, %v", members, got, err)
+		}
+	}
+	if _, err := decode(`"tools":[{"type":"mcp"}]`).TakeServed(lim); err == nil || err.(*Error).Param != "tools[0].server_label" {
+		t.Errorf("without a label: %v", err)
+	}
+}

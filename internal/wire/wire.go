@@ -217,7 +217,9 @@ func (t *Tool) Nested() json.RawMessage {
 type ToolChoice struct {
 	Mode    string   // "" = not given, none, auto, required, or named
 	Name    string   // named: the function
-	Allowed []string // names, with auto or required; nil = all
+	Allowed []string // names, with auto or required, "" for each of Served; nil = all
+	// Served are the server's tools that it names, or allows.
+	Served []ServerChoice
 }
 
 // MarshalJSON writes the form of the chat API.
