@@ -278,16 +278,18 @@ func noResponse(param, id string) *wire.Error {
 
 // readBack adds what earlier responses were asked and answered. It returns when the first
 // was made: prompts of one conversation have one date.
-func (h *Handler) readBack(past *history, links []store.Link) (began time.Time, err error) {
+func (h *Handler) readBack(past *history, links []store.Link, known *recaller) (began time.Time, err error) {
 	for i := range links {
 		link := &links[i]
+		var inputs []response.Item
 		for _, in := range link.Inputs {
 			it, err := response.DecodeItem(in.Data, h.front.Limits())
 			if err != nil {
 				return began, fmt.Errorf("input of %s: %w", link.ID, err)
 			}
-			past.add(&it, -1)
+			inputs = append(inputs, it)
 		}
+		repeated := past.read(inputs, -1, known)
 		// The ids that were sampled go into the prompt as they are, the text for where they
 		// cannot.
 		rec := unpack(link.Object)
@@ -296,10 +298,38 @@ func (h *Handler) readBack(past *history, links []store.Link) (began time.Time, 
 			return began, fmt.Errorf("object of %s: %w", link.ID, err)
 		}
 		if i == 0 {
-			began = time.Unix(object.Created, 0)
+			if began = repeated; began.IsZero() {
+				began = time.Unix(object.Created, 0)
+			}
 		}
 		past.remember(&rec, link.ID)
 		past.said(object.Output, -1, &rec)
 	}
 	return began, nil
+}
+
+// read adds input, of this request from the given item on or -1. Items that are the output of a
+// stored response have its ids. It returns when the first such response was made.
+func (past *history) read(input []response.Item, at int, known *recaller) (began time.Time) {
+	for i := 0; i < len(input); i++ {
+		from := -1
+		if at >= 0 {
+			from = at + i
+		}
+		found := known.recall(input[i:])
+		if found.count == 0 {
+			if it := &input[i]; it.IsServed() {
+				known.gave(past, it.ID)
+			}
+			past.add(&input[i], from)
+			continue
+		}
+		if began.IsZero() {
+			began = found.created
+		}
+		past.remember(&found.record, found.id)
+		past.said(found.output, from, &found.record)
+		i += found.count - 1
+	}
+	return began
 }

@@ -53,7 +53,7 @@ func (h *Handler) maker(req *request) *maker {
 
 // start gives the request to the engine.
 func (m *maker) start(ctx context.Context) (err error) {
-	m.job, err = m.h.service.Start(ctx, m.req.generation(m.object.ID))
+	m.job, err = m.h.service.Start(ctx, m.req.generation(m.h.front, m.object.ID))
 	return err
 }
 

@@ -22,28 +22,14 @@ func (h *Handler) converse(req *request, links []store.Link) (*history, error) {
 	if req.Instructions != nil {
 		past.append(chat.Turn{Role: chat.Developer, Parts: []string{*req.Instructions}}, -1)
 	}
-	began, err := h.readBack(past, links)
+	known := &recaller{h: h, owner: req.owner, looks: h.front.Limits()[limits.Chain]}
+	began, err := h.readBack(past, links, known)
 	if err != nil {
 		return nil, err
 	}
-	// Items that are the output of a stored response have its ids, and its date if nothing
-	// earlier has one.
-	known := recaller{h: h, owner: req.owner, looks: h.front.Limits()[limits.Chain]}
-	for i := 0; i < len(req.Input); i++ {
-		found := known.recall(req.Input[i:])
-		if found.count == 0 {
-			if it := &req.Input[i]; it.IsServed() {
-				known.gave(past, it.ID)
-			}
-			past.add(&req.Input[i], i)
-			continue
-		}
-		if began.IsZero() {
-			began = found.created
-		}
-		past.remember(&found.record, found.id)
-		past.said(found.output, i, &found.record)
-		i += found.count - 1
+	// What the input repeats has its date if nothing earlier has one.
+	if repeated := past.read(req.Input, 0, known); began.IsZero() {
+		began = repeated
 	}
 	answered, err := past.agreed()
 	if err != nil {

@@ -98,7 +98,7 @@ func (m *maker) stored() (store.New, error) {
 		if it.ID == "" {
 			it = m.identified(it)
 		}
-		if it.Status == "" {
+		if it.Status == "" && (it.Served == nil || it.IsServed()) { // others have none
 			it.Status = response.StatusCompleted
 		}
 		data, err := it.MarshalJSON()

@@ -273,12 +273,12 @@ func (h *Handler) deliver(ctx context.Context, w *api.Reply, req *request) (*api
 }
 
 // generation returns what a request asks for; id is the response's.
-func (req *request) generation(id string) *generate.Generation {
+func (req *request) generation(front *api.Front, id string) *generate.Generation {
 	model, known := req.model, generate.Known(req.conv)
 	gen := &generate.Generation{Sampling: &req.Sampling, Model: model, Tenant: req.caller.Tenant, Received: req.caller.Received,
 		Prompts: [][]int32{req.ids}, MaxTokens: req.MaxOutputTokens, Constraint: req.constraint,
 		Parser: func() chat.Parser { return model.Format.Parser(known) },
-		Items:  true, OneCall: req.oneCall, TokenIDs: req.store, Builtin: req.builtin(id)}
+		Items:  true, OneCall: req.oneCall, TokenIDs: req.store, Builtin: req.builtin(front, id)}
 	if req.TopLogprobs != nil || req.Includes("message.output_text.logprobs") {
 		top := int64(0)
 		if req.TopLogprobs != nil {

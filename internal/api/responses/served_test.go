@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -363,6 +362,12 @@ func TestHistorySteps(t *testing.T) {
 	if !slices.Equal(past.turns[0].Output, []int32{1, 2}) || !slices.Equal(past.turns[3].Output, []int32{3}) || !past.listed["l"] {
 		t.Errorf("ids %v, %v, listed %v", past.turns[0].Output, past.turns[3].Output, past.listed)
 	}
+	// Calls of tools that nobody offered have no items, and are in the ids.
+	past = &history{}
+	past.said(output[5:], -1, &record{ids: []int32{1, 2, 3}, trail: trail{Steps: []step{{IDs: 2, Results: []result{{"", "container.exec", "Error"}}}, {IDs: 1}}}})
+	if got, want := shown(past.turns), "assistant calls turn0.0=container.exec()! sampled\ntool says Error of turn0.0\nassistant says Yes sampled"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 	// A response that went on from a question begins with its result.
 	ask, run := item(t, `{"type":"mcp_approval_request","id":"mcpr_1","server_label":"l","name":"drop","arguments":"{}"}`), item(t, `{"type":"mcp_call","id":"mcp_2","server_label":"l","name":"drop","arguments":"{}","approval_request_id":"mcpr_1"}`)
 	yes := item(t, `{"type":"mcp_approval_response","id":"mcpa_1","approval_request_id":"mcpr_1","approve":true}`)
@@ -403,16 +408,4 @@ func TestApprovalErrors(t *testing.T) {
 			t.Errorf("%s: %v", tt.items, err)
 		}
 	}
-}
-
-// A box hands out what was asked of it, and says no to the rest.
-type box struct {
-	offered api.Offered
-	err     error
-	asked   []wire.ServerTool
-}
-
-func (b *box) Offers(_ context.Context, asked []wire.ServerTool, _ bool) (api.Offered, error) {
-	b.asked = asked
-	return b.offered, b.err
 }

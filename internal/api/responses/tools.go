@@ -11,7 +11,6 @@ import (
 	"ossian/internal/generate"
 	"ossian/internal/tools"
 	"ossian/internal/wire"
-	"ossian/internal/wire/response"
 )
 
 // offer finds out which tools of the server a request gets. With tool_choice none it gets none.
@@ -48,8 +47,8 @@ func isOf(offer *tools.Offer, kind, label string) bool {
 
 // checkChoices refuses a choice of tools that the request does not get.
 func (req *request) checkChoices() error {
-	for i := range req.ServerChoices {
-		if choice := &req.ServerChoices[i]; len(req.chosen(choice)) == 0 {
+	for i := range req.ToolChoice.Served {
+		if choice := &req.ToolChoice.Served[i]; len(req.chosen(choice)) == 0 {
 			name := choice.Type
 			for _, part := range []string{choice.Label, choice.Name} {
 				if part != "" {
@@ -66,7 +65,7 @@ func (req *request) checkChoices() error {
 }
 
 // chosen returns the recipients that a choice is of.
-func (req *request) chosen(choice *response.ServerChoice) (recipients []string) {
+func (req *request) chosen(choice *wire.ServerChoice) (recipients []string) {
 	for i := range req.offers {
 		offer := &req.offers[i]
 		has := func(tool tools.Tool) bool { return tool.Name == choice.Name }
@@ -88,8 +87,8 @@ func (req *request) callable() []string {
 		return nil
 	}
 	all := []string{}
-	for i := range req.ServerChoices {
-		all = append(all, req.chosen(&req.ServerChoices[i])...)
+	for i := range choice.Served {
+		all = append(all, req.chosen(&choice.Served[i])...)
 	}
 	return all
 }
@@ -125,7 +124,7 @@ func (req *request) pending(answered []*question) error {
 
 // builtin returns what the answer to a request may call of the server; nil = nothing. id is the
 // response's.
-func (req *request) builtin(id string) *generate.Builtin {
+func (req *request) builtin(front *api.Front, id string) *generate.Builtin {
 	if len(req.offers) == 0 {
 		return nil
 	}
@@ -133,6 +132,6 @@ func (req *request) builtin(id string) *generate.Builtin {
 	if req.root != "" {
 		chain.ID = req.root
 	}
-	return &generate.Builtin{Conversation: req.conv, Rules: *req.rules, Places: req.places, Open: func(int) *tools.Box { return tools.Open(offers, chain) },
+	return &generate.Builtin{Conversation: req.conv, Rules: *req.rules, Places: req.places, Open: func(int) *tools.Box { return front.Box(offers, chain) },
 		Pending: req.answered, MaxCalls: req.MaxToolCalls, Waits: !req.Background}
 }

@@ -24,8 +24,7 @@ type Request struct {
 	MaxToolCalls      *int64
 	Tools             []wire.Tool       // functions, custom tools and those that clients run; those of a namespace have its name and "__" before theirs
 	ServerTools       []wire.ServerTool // that the server runs; nil = the request has no tools, of any kind
-	ToolChoice        wire.ToolChoice   // among Tools; named without a name where ServerChoices has it
-	ServerChoices     []ServerChoice    // those of ServerTools that it names or allows
+	ToolChoice        wire.ToolChoice
 	ParallelToolCalls *bool             // nil = true
 	Effort            string
 	Summary           string // reasoning.summary
@@ -172,10 +171,7 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 	case "tools":
 		r.readTools(in)
 	case "tool_choice":
-		if !r.readChoice(in) {
-			r.choice = in.Peek()
-			r.ToolChoice = in.ToolChoice(true)
-		}
+		r.readChoice(in)
 	case "parallel_tool_calls":
 		r.ParallelToolCalls = wire.Ptr(in.Boolean())
 	case "reasoning":
@@ -401,6 +397,7 @@ func (r *Request) Validate(lim *limits.Set) error {
 		wire.OneOf("text.verbosity", r.Verbosity, []string{"", "low", "medium", "high"}),
 		wire.OneOf("truncation", r.Truncation, []string{"", "disabled", "auto"}),
 		r.checkTools(lim),
+		r.checkServed(),
 	} {
 		if err != nil {
 			return err

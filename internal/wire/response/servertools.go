@@ -12,13 +12,6 @@ import (
 // Tools that the server runs, as requests have them and as replies show them: without what is
 // secret, and with what OpenAI's schema wants.
 
-// A ServerChoice is a tool of the server that tool_choice names, or allows.
-type ServerChoice struct {
-	Type  string // as that of wire.ServerTool
-	Label string // of mcp
-	Name  string // of mcp: one of its tools; "" = all of them
-}
-
 // readServerTool reads such a tool.
 func (r *Request) readServerTool(in *wire.Reader) {
 	raw := in.Peek()
@@ -78,131 +71,86 @@ func showServerTool(tool *wire.ServerTool, raw json.RawMessage) json.RawMessage 
 	return append(dst, '}')
 }
 
-// readChoice reads tool_choice where it names tools of the server; false = it does not.
-func (r *Request) readChoice(in *wire.Reader) bool {
-	switch kind := in.Member("type"); {
-	case !r.served:
-		return false
-	case wire.IsServerTool(kind):
-		var choice ServerChoice
-		r.choice = choice.read(in)
-		r.ServerChoices, r.ToolChoice = []ServerChoice{choice}, wire.ToolChoice{Mode: "named"}
-		return true
-	case kind == "allowed_tools" && choosesServer(in.Ahead()):
-		r.readAllowed(in)
-		return true
+// readChoice reads tool_choice.
+func (r *Request) readChoice(in *wire.Reader) {
+	raw := in.Peek()
+	if r.choice, r.ToolChoice = raw, in.ToolChoice(true); r.ToolChoice.Served != nil && !in.Failed() {
+		r.choice = showChoice(raw)
 	}
-	return false
 }
 
-// read reads such a choice and returns it as replies have it.
-func (c *ServerChoice) read(in *wire.Reader) json.RawMessage {
-	in.Object(func(key string) bool {
+// showChoice returns a choice among the server's tools as replies have it: of these tools no more
+// than what names them, as a client may repeat a tool as a whole.
+func showChoice(raw json.RawMessage) json.RawMessage {
+	in := wire.NewReader(raw, limits.Defaults())
+	if kind := in.Member("type"); wire.IsServerTool(kind) {
+		return showChosen(in, kind)
+	}
+	dst := []byte(`{"type":"allowed_tools"`)
+	in.Members(func(key string) {
 		switch key {
-		case "type":
-			c.Type = in.Text()
-		case "server_label":
-			c.Label = in.Text()
-		case "name":
-			c.Name = in.Text()
-		default: // a client may repeat the tool as a whole
+		case "mode":
+			dst = append(append(dst, `,"mode":`...), in.Raw()...)
+		case "tools":
+			dst = append(dst, `,"tools":[`...)
+			in.Array(limits.Tools, "tools", func(i int) {
+				if i > 0 {
+					dst = append(dst, ',')
+				}
+				if kind := in.Member("type"); wire.IsServerTool(kind) {
+					dst = append(dst, showChosen(in, kind)...)
+				} else {
+					dst = wire.AppendCompact(dst, in.Peek())
+				}
+				in.Skip()
+			})
+			dst = append(dst, ']')
+		default:
 			in.Skip()
 		}
-		return true
 	})
-	if c.Type != "mcp" {
-		kind := c.Type
-		if kind == "web_search" || kind == "web_search_2025_08_26" || kind == "browser_search" { // not to OpenAI's schema
-			kind = "web_search_preview"
-		}
-		return append(wire.AppendString([]byte(`{"type":`), kind), '}')
-	}
-	if c.Label == "" && !in.Failed() {
-		in.Missing("server_label")
-	}
-	dst := wire.AppendString([]byte(`{"type":"mcp","server_label":`), c.Label)
-	if c.Name != "" {
-		dst = wire.AppendString(append(dst, `,"name":`...), c.Name)
-	}
 	return append(dst, '}')
 }
 
-// choosesServer reports whether the choice that is ahead allows a tool of the server.
-func choosesServer(ahead *wire.Reader) (found bool) {
-	ahead.Members(func(key string) {
-		if key != "tools" || ahead.Kind() != '[' {
-			ahead.Skip()
-			return
+// showChosen returns what names the tool that comes next, in the words of OpenAI's schema.
+func showChosen(in *wire.Reader, kind string) json.RawMessage {
+	switch kind {
+	case "mcp":
+		dst := wire.AppendString([]byte(`{"type":"mcp","server_label":`), in.Member("server_label"))
+		if name := in.Member("name"); name != "" {
+			dst = wire.AppendString(append(dst, `,"name":`...), name)
 		}
-		ahead.Array(limits.Tools, "tools", func(int) {
-			found = found || wire.IsServerTool(ahead.Member("type"))
-			ahead.Skip()
-		})
-	})
-	return found
+		return append(dst, '}')
+	case "web_search", "web_search_2025_08_26", "browser_search":
+		kind = "web_search_preview"
+	}
+	return append(wire.AppendString([]byte(`{"type":`), kind), '}')
 }
 
-// readAllowed reads allowed_tools with tools of the server among them.
-func (r *Request) readAllowed(in *wire.Reader) {
-	choice := wire.ToolChoice{}
-	shown := []byte{'['}
-	in.Object(func(key string) bool {
-		switch key {
-		case "type":
-			in.Text()
-		case "mode":
-			choice.Mode = in.Text()
-		case "tools":
-			choice.Allowed = []string{}
-			in.Array(limits.Tools, "tools", func(i int) {
-				if i > 0 {
-					shown = append(shown, ',')
-				}
-				if wire.IsServerTool(in.Member("type")) {
-					var one ServerChoice
-					shown = append(shown, one.read(in)...)
-					r.ServerChoices = append(r.ServerChoices, one)
-					return
-				}
-				shown = wire.AppendCompact(shown, in.Peek())
-				choice.Allowed = append(choice.Allowed, allowedName(in))
-			})
-		default:
-			return false
+// checkServed refuses a choice that names no server.
+func (r *Request) checkServed() *wire.Error {
+	for i := range r.ToolChoice.Served {
+		if choice := &r.ToolChoice.Served[i]; choice.Type == "mcp" && choice.Label == "" && r.served {
+			return wire.Missing("tool_choice.server_label")
 		}
-		return true
-	})
-	if choice.Mode != "auto" && choice.Mode != "required" && !in.Failed() {
-		in.Invalid("mode auto or required expected")
 	}
-	r.ToolChoice = choice
-	r.choice = append(append(wire.AppendString([]byte(`{"type":"allowed_tools","mode":`), choice.Mode), `,"tools":`...), append(shown, "]}"...)...)
-}
-
-// allowedName reads one of the tools that are allowed and returns its name.
-func allowedName(in *wire.Reader) string {
-	var tool wire.Tool
-	tool.Read(in)
-	if findClientTool(tool.Type) != nil {
-		return tool.Type
-	}
-	return tool.Name
+	return nil
 }
 
 // checkedChoice is the choice as far as it is among Tools.
 func (r *Request) checkedChoice() *wire.ToolChoice {
 	choice := r.ToolChoice
-	if len(r.ServerChoices) > 0 && choice.Mode == "named" {
-		return &wire.ToolChoice{}
-	}
-	if len(r.ServerTools) == 0 {
+	if !r.served {
 		return &choice
 	}
+	if choice.Served != nil && choice.Mode == "named" {
+		return &wire.ToolChoice{}
+	}
 	// One of the server's tools can be what has to be called.
-	if choice.Mode == "required" && (len(r.Tools) == 0 || len(r.ServerChoices) > 0) {
+	if choice.Mode == "required" && (choice.Served != nil || (len(r.Tools) == 0 && len(r.ServerTools) > 0)) {
 		choice.Mode = "auto"
 	}
-	if len(choice.Allowed) == 0 && len(r.Tools) == 0 {
+	if choice.Served != nil && len(r.Tools) == 0 {
 		choice.Allowed = nil
 	}
 	return &choice

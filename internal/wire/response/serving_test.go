@@ -246,24 +246,24 @@ func TestServerChoice(t *testing.T) {
 	const tools = `{"input":"a","tools":[{"type":"web_search"},{"type":"mcp","server_label":"l"},{"type":"function","name":"f"}],"tool_choice":`
 	for choice, want := range map[string]struct {
 		mode    string
-		chosen  []ServerChoice
+		chosen  []wire.ServerChoice
 		allowed []string
 		shown   string
 	}{
-		`{"type":"web_search"}`: {"named", []ServerChoice{{Type: "web_search"}}, nil, `{"type":"web_search_preview"}`},
-		`{"type":"mcp","server_label":"l","name":"x","headers":{"a":"b"}}`: {"named", []ServerChoice{{Type: "mcp", Label: "l", Name: "x"}}, nil, `{"type":"mcp","server_label":"l","name":"x"}`},
-		`{"type":"code_interpreter"}`:                                      {"named", []ServerChoice{{Type: "code_interpreter"}}, nil, `{"type":"code_interpreter"}`},
+		`{"type":"web_search"}`: {"named", []wire.ServerChoice{{Type: "web_search"}}, nil, `{"type":"web_search_preview"}`},
+		`{"type":"mcp","server_label":"l","name":"x","headers":{"a":"b"}}`: {"named", []wire.ServerChoice{{Type: "mcp", Label: "l", Name: "x"}}, nil, `{"type":"mcp","server_label":"l","name":"x"}`},
+		`{"type":"code_interpreter"}`:                                      {"named", []wire.ServerChoice{{Type: "code_interpreter"}}, nil, `{"type":"code_interpreter"}`},
 		`{"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"f"},{"type":"mcp","server_label":"l"}]}`: {"required",
-			[]ServerChoice{{Type: "mcp", Label: "l"}}, []string{"f"}, `{"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"f"},{"type":"mcp","server_label":"l"}]}`},
-		`{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search_preview"}]}`: {"auto", []ServerChoice{{Type: "web_search_preview"}}, []string{}, `{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search_preview"}]}`},
+			[]wire.ServerChoice{{Type: "mcp", Label: "l"}}, []string{"f", ""}, `{"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"f"},{"type":"mcp","server_label":"l"}]}`},
+		`{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search_preview"}]}`: {"auto", []wire.ServerChoice{{Type: "web_search_preview"}}, []string{""}, `{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search_preview"}]}`},
 	} {
 		q := responseOf(t, tools+choice+`}`)
-		if q.ToolChoice.Mode != want.mode || !slices.Equal(q.ServerChoices, want.chosen) || !slices.Equal(q.ToolChoice.Allowed, want.allowed) || string(q.choice) != want.shown {
-			t.Errorf("%s: %+v, %+v, %s", choice, q.ToolChoice, q.ServerChoices, q.choice)
+		if q.ToolChoice.Mode != want.mode || !slices.Equal(q.ToolChoice.Served, want.chosen) || !slices.Equal(q.ToolChoice.Allowed, want.allowed) || string(q.choice) != want.shown {
+			t.Errorf("%s: %+v, %+v, %s", choice, q.ToolChoice, q.ToolChoice.Served, q.choice)
 		}
 	}
 	for choice, param := range map[string]string{
-		`{"type":"mcp"}`: "tool_choice.server_label", `{"type":"allowed_tools","mode":"auto","tools":[{"type":"mcp"}]}`: "tool_choice.tools[0].server_label",
+		`{"type":"mcp"}`: "tool_choice.server_label", `{"type":"allowed_tools","mode":"auto","tools":[{"type":"mcp"}]}`: "tool_choice.server_label",
 		`{"type":"allowed_tools","tools":[{"type":"web_search"}]}`: "tool_choice", `{"type":"function","name":"g"}`: "tool_choice",
 		`{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"},{"type":"function","name":"g"}]}`: "tool_choice",
 	} {
