@@ -255,18 +255,8 @@ func (it *Item) field(in *wire.Reader, key string) bool {
 		return it.servedField(in, key)
 	}
 	if tool := clientTools[it.Type]; tool != nil {
-		switch {
-		case it.Type == tool.call && key == tool.member:
-			it.Name, it.Arguments = tool.name, tool.read(in)
-			return true
-		case it.Type == "shell_call_output" && key == "output":
-			it.Content = readShellOutput(in)
-			return true
-		case key == "environment" || key == "max_output_length": // of what the client did
-			in.Skip()
-			return true
-		case key == "name" || key == "namespace" || key == "arguments" || key == "input" || key == "content" || (it.Type == tool.call && key == "output"):
-			return false // members of other items, kept where this one has its own
+		if known, own := it.clientField(in, tool, key); own {
+			return known
 		}
 	}
 	switch key {
@@ -314,6 +304,25 @@ func (it *Item) field(in *wire.Reader, key string) bool {
 		return false
 	}
 	return true
+}
+
+// clientField reads a member that only items of such a tool have, or that they do not have; own =
+// it is one of these.
+func (it *Item) clientField(in *wire.Reader, tool *clientTool, key string) (known, own bool) {
+	switch {
+	case it.Type == tool.call && key == tool.member:
+		it.Name, it.Arguments = tool.name, tool.read(in)
+		return true, true
+	case it.Type == "shell_call_output" && key == "output":
+		it.Content = readShellOutput(in)
+		return true, true
+	case key == "environment" || key == "max_output_length": // of what the client did
+		in.Skip()
+		return true, true
+	case key == "name" || key == "namespace" || key == "arguments" || key == "input" || key == "content" || (it.Type == tool.call && key == "output"):
+		return false, true // members of other items, kept where this one has its own
+	}
+	return false, false
 }
 
 // readReasoningTexts reads the parts of a reasoning item, or of its summary.
