@@ -183,6 +183,8 @@ func (r *Rules) withBuiltins(c, functions *Conversation) *Rules {
 	for i, it := range c.builtins() {
 		out.Tools[len(c.Tools)+i] = ToolRule{Hidden: !r.mayCall(it.recipient), Arguments: grammar.Source{Kind: grammar.Object}}
 	}
+	// Calls of the server's tools have a form that is known: where none is left, none begins.
+	out.NoCalls = out.NoCalls || !slices.ContainsFunc(out.Tools, func(rule ToolRule) bool { return !rule.Hidden })
 	return &out
 }
 

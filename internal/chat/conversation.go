@@ -111,7 +111,7 @@ type Tool struct {
 	Name, Description string
 	Input             Input
 	Parameters        json.RawMessage // JSON schema in declaration order; nil = no parameters; of JSON only
-	Unshown    bool            // may be called and is not declared
+	Unshown           bool            // may be called and is not declared
 	// JSON is the declaration {"type":"function",…} as the caller wrote it, for models
 	// that are shown JSON; nil = built from the other fields.
 	JSON json.RawMessage

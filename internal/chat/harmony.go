@@ -337,10 +337,10 @@ func (h *harmony) recordedMessage(conv *Conversation, ids []int32, body int, fir
 	}
 	parser := newHarmonyParser(h, conv)
 	for _, id := range before {
-		parser.hold(id)
+		parser.head.Hold(0, id)
 	}
-	head := parser.header(false)
-	msg = message{author: "assistant", recipient: head.recipient, channel: head.channel}
+	head := parser.head.Read(false)
+	msg = message{author: "assistant", recipient: head.Recipient, channel: head.Channel}
 	if first {
 		msg.ids = append(msg.ids, h.start)
 		msg.ids = h.tok.Encode(msg.ids, "assistant")
@@ -353,8 +353,8 @@ func (h *harmony) recordedMessage(conv *Conversation, ids []int32, body int, fir
 		msg.ids[last] = h.end // only ever sampled
 	}
 	stray := slices.ContainsFunc(ids[body+1:len(ids)-1], h.tok.IsControl)
-	orphan := head.recipient != "" && head.channel == analysis && !conv.builtin(head.recipient) && !conv.ran(head.recipient)
-	return msg, !stray && len(head.rules) == 0 && head.channel != "" && !orphan
+	orphan := head.Recipient != "" && head.Channel == analysis && !conv.builtin(head.Recipient) && !conv.ran(head.Recipient)
+	return msg, !stray && len(head.Rules) == 0 && head.Channel != "" && !orphan
 }
 
 // effort is Effort, or what Vars say in its place.

@@ -64,6 +64,7 @@ func (c *citer) push(a *Answer, next Delta) {
 // citation looks at text that begins with a bracket, and returns where the citation ends, or
 // whether it may become one.
 func citation(text string) (end int, open bool) {
+	text = text[:min(len(text), maxCitation*utf8.UTFMax)]
 	rest := text[len(citeOpen):]
 	digits := 0
 	for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {

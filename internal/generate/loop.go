@@ -72,6 +72,7 @@ func (j *Job) startLoop(gen *Generation, req engine.Request) {
 		if lim[limits.ToolSteps] <= 1 {
 			t.held = muteAll
 		}
+		t.in = t.held
 		answer.turn, answer.Tools, answer.paused = t, t.box, t.pending
 		answer.Steps = []Step{{}}
 	}
@@ -133,7 +134,7 @@ func (j *Job) answerCall(choice int, call *stepCall) (runs bool) {
 	switch text := ""; {
 	case j.asked > 0 && answer.Tokens >= j.asked: // nobody could read what the call gives
 		answer.finish(wire.FinishLength, wire.StopReason{})
-	case t.held == muteAll && !t.pending: // in spite of all that was done against it
+	case t.in == muteAll && !t.pending: // in spite of all that was done against it
 		answer.finish(wire.FinishStop, wire.StopReason{})
 	case call.Declined:
 		if text = declinedText; call.result != "" {
@@ -148,8 +149,8 @@ func (j *Job) answerCall(choice int, call *stepCall) (runs bool) {
 	case call.Approval == "" && call.Offer != nil && call.Offer.Approve != nil && call.Offer.Approve(call.Tool):
 		t.ask(answer, call)
 		answer.finish(wire.FinishStop, wire.StopReason{})
-	case !t.pending && (t.held == muteBuiltins || j.usedUp(t)):
-		t.held = muteAll
+	case !t.pending && (t.in == muteBuiltins || t.held == muteAll || j.usedUp(t)):
+		t.held = max(t.held, t.in+1)
 		t.answer(answer, call, &tools.Result{Text: usedUpText, Outcome: tools.Failed})
 	default:
 		t.run++
@@ -227,6 +228,8 @@ func (j *Job) runCall(choice int, call *stepCall) {
 		case <-ctx.Done():
 			select {
 			case got.result = <-ended:
+			case <-j.loop.ctx.Done(): // nobody wants it
+				return
 			case <-time.After(lostAfter):
 				got.result, got.lost = tools.Result{Text: "Error: the tool did not end in time.", Outcome: tools.TimedOut}, true
 			}
@@ -355,6 +358,10 @@ func (j *Job) stepConstraint(t *turn, first bool) (func() sched.Constraint, []ui
 	if !first || t.held != muteNone {
 		rules, conv := j.loop.Rules, t.conv
 		conv.Continue, conv.MustCall, rules.MustCall = first && conv.Continue, false, false
+		if rules.Thinking != nil {
+			left := max(*rules.Thinking-t.thought, 0)
+			rules.Thinking = &left
+		}
 		switch t.held {
 		case muteAll:
 			rules.Tools, rules.NoCalls, conv.NoCalls = nil, true, true

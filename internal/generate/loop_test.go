@@ -84,6 +84,9 @@ func TestLoop(t *testing.T) {
 				cached += (len(before) - 1) / 16 * 16 // the last id has no place in the KV memory before it is read
 			}
 			answer := job.Answers()[0]
+			if visible := f.said("<|start|>assistant<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant<|channel|>final<|message|>It is 2.<|return|>"); want == harmonyStory && job.Usage().Details.Reasoning != completion-len(visible) {
+				t.Errorf("%d tokens of reasoning, want %d: those that are not visible", job.Usage().Details.Reasoning, completion-len(visible))
+			}
 			if f.keeps() {
 				r.whole(t, answer, prompts)
 			}

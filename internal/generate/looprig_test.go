@@ -115,6 +115,7 @@ type rig struct {
 	model   *host.Model
 
 	mu      sync.Mutex
+	seeds   []uint64  // of rows that gave the first token of a sequence
 	prompts [][]int32 // of each sequence that the engine began, in the order of their first tokens
 	calls   []string  // of tools
 	boxes   atomic.Int64
@@ -130,6 +131,7 @@ type play struct {
 	cost   time.Duration
 	queue  int
 	loose  bool
+	quiet  bool // prompts are not taken down
 }
 
 func newRig(t testing.TB, f family, p play) *rig {
@@ -140,7 +142,7 @@ func newRig(t testing.TB, f family, p play) *rig {
 		p.info.MaxLen = 4096
 	}
 	config := sim.Config{Info: p.info, Verify: true, Next: func(history []int32, step uint64) int32 {
-		if step == 0 {
+		if step == 0 && !p.quiet {
 			r.mu.Lock()
 			if prompt := slices.Clone(history); !slices.ContainsFunc(r.prompts, func(known []int32) bool { return slices.Equal(known, prompt) }) {
 				r.prompts = append(r.prompts, prompt)
@@ -149,6 +151,16 @@ func newRig(t testing.TB, f family, p play) *rig {
 		}
 		return sim.Reply(p.script)(history, step)
 	}}
+	config.OnLaunch = func(_ int, batch *runner.Batch) error {
+		for i := range batch.Rows {
+			if row := &batch.Rows[i]; row.Sample && row.OutputIndex == 0 && !p.quiet {
+				r.mu.Lock()
+				r.seeds = append(r.seeds, row.Params.Seed)
+				r.mu.Unlock()
+			}
+		}
+		return nil
+	}
 	if p.cost > 0 {
 		config.Cost = func(*runner.Batch) time.Duration { return p.cost }
 	}

@@ -34,7 +34,9 @@ type turn struct {
 	run       int  // calls that have run, or would have
 	misused   int  // results in a row that say that the call makes no sense
 	unknown   int  // calls of tools that nobody offered
-	held      mute // what steps from here on may not call
+	in        mute // what the step may not call
+	held      mute // and those behind it
+	thought   int  // ids of reasoning
 	spoke     bool // there was text, reasoned: reasoning: more of it begins a line
 	reasoned  bool
 	pending   bool          // the calls are those of the conversation
@@ -77,6 +79,9 @@ func (t *turn) sampled(a *Answer, id int32) {
 
 // read takes down what an event says of the step, and tells of calls.
 func (t *turn) read(a *Answer, event *chat.Event) {
+	if event.Part == chat.Reasoning {
+		t.thought += event.Count
+	}
 	switch part := event.Part; {
 	case event.Kind == chat.Start && (part.Visible() || part == chat.Reasoning):
 		t.parted(event)
@@ -246,7 +251,7 @@ func (t *turn) usage(a *Answer) []stepUsage {
 // step begins the next step of the answer.
 func (a *Answer) step(parser chat.Parser) {
 	t := a.turn
-	t.calls, t.open, t.function, t.pending, t.fresh = nil, nil, false, false, true
+	t.calls, t.open, t.function, t.pending, t.fresh, t.in = nil, nil, false, false, true, t.held
 	t.reasoning.Reset()
 	t.text.Reset()
 	a.stops.reset()

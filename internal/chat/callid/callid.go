@@ -13,8 +13,8 @@ type Call struct {
 // to the k-th call, but not to one before somebody else spoke if there is one since.
 type Calls struct {
 	calls    []Call // one at least once Add was called
-	answered int      // those that have a result, or get none
-	spoken   int      // how often others had spoken before the last
+	answered int    // those that have a result, or get none
+	spoken   int    // how often others had spoken before the last
 }
 
 // Add notes a call; spoken is how many turns so far are neither the
