@@ -38,6 +38,7 @@ var notRun = map[string]string{
 	"$ sudo useradd --system --home-dir /var/lib/ossian --create-home ossian":                        "changes the machine",
 	"$ ossian bench sweep load --model openai/gpt-oss-20b --sla 'p99_ttft_ms<=500' --html load.html": "takes minutes",
 	"$ ossian serve openai/gpt-oss-20b --device cuda":                                                "needs a GPU",
+	"$ export ANTHROPIC_BASE_URL=http://127.0.0.1:8000 ANTHROPIC_API_KEY=none":                       "needs a program of another's",
 	"$ _tools/cuda/gpu.sh pack out/gpu":                                                              "builds three programs, tens of megabytes",
 	"$ tar -xzf gpu.tar.gz && gpu/gpu.sh run results":                                                "needs a GPU",
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Builds ossian, serves ossian-tiny from it and runs published clients against it, and
-# Codex CLI against a model that plays a script. Prints a line per check and fails if one
+# Codex CLI and Claude Code against models that play scripts. Prints a line per check and fails if one
 # fails. Needs go, python3 and npm; packages come from their registries and stay in DIR.
 # usage: _tools/clients/run.sh [DIR]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python_versions="2.54.0 3.52.0"
 python_agents=0.24.0           # with the last of these
+python_anthropic=2.14.0
 node_clients="openai-6 openai" # versions are in package.json
 mkdir -p "${1:-models/clients}"
 dir=$(cd "${1:-models/clients}" && pwd)
@@ -19,7 +20,7 @@ for v in $python_versions; do
   "${PYTHON:-python3}" -m venv "$dir/python-$v"
   "$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v"
 done
-"$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v" "openai-agents==$python_agents"
+"$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v" "openai-agents==$python_agents" "anthropic==$python_anthropic"
 mkdir -p "$dir/node"
 cp "$here/package.json" "$dir/node/"
 npm install --prefix "$dir/node" --silent --no-package-lock
@@ -45,6 +46,7 @@ start() {
 start open "$dir/ossian" serve --port 0 && open=$url
 start keyed "$dir/ossian" serve --port 0 --api-key "$key" && keyed=$url
 start scripted "$dir/scripted" "$here/scripted/codex.txt" && scripted=$url
+start claude "$dir/scripted" "$here/scripted/claude.txt" && claude=$url
 
 status=0
 run() { "$@" | tee -a "$dir/result.txt" || status=1; }
@@ -55,6 +57,9 @@ run "$dir/openai-go" "$open" "$keyed" "$key"
 run "$dir/python-$v/bin/python" "$here/agents_python.py" "$open"
 run node "$here/agents_node.mjs" "$dir/node" "$open"
 run node "$here/codex.mjs" "$dir/node" "$scripted"
+run "$dir/python-$v/bin/python" "$here/anthropic_python.py" "$open" "$keyed" "$key"
+run node "$here/anthropic_node.mjs" "$dir/node" "$open"
+run node "$here/claude.mjs" "$dir/node" "$claude"
 run "$dir/python-$v/bin/python" "$here/documents.py" "$open" "$dir/node" README.md docs/use/*.md
 
 for pid in "${pids[@]}"; do

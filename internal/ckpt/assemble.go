@@ -2,11 +2,11 @@ package ckpt
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"ossian/internal/lazyregexp"
 	"ossian/internal/model"
 	"ossian/internal/tensor"
 )
@@ -133,7 +133,7 @@ func (a *assembler) interleaved(join func(string, tensor.Tensor, tensor.Tensor) 
 }
 
 // layerName finds the number of the layer that a stored tensor belongs to.
-var layerName = regexp.MustCompile(`^(?:model\.layers|blk|block)\.(\d+)\.`)
+var layerName = lazyregexp.New(`^(?:model\.layers|blk|block)\.(\d+)\.`)
 
 // checkLayers refuses a configuration with fewer layers than are stored: the model
 // would run without them and say nonsense. config is the file that has the number.

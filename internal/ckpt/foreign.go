@@ -5,11 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"ossian/internal/lazyregexp"
 )
 
 // What people have in place of weights: the pointer that git leaves where a large file was
@@ -76,7 +77,7 @@ var foreignKinds = []struct {
 }
 
 // lfsSize finds the size in a Git LFS pointer.
-var lfsSize = regexp.MustCompile(`(?m)^size (\d{1,18})\r?$`)
+var lfsSize = lazyregexp.New(`(?m)^size (\d{1,18})\r?$`)
 
 // pointer recognises what git keeps in place of a large file.
 func pointer(path string, head []byte) error {
@@ -98,8 +99,8 @@ func pointer(path string, head []byte) error {
 
 // What saved pages begin with, in lower case, and their title.
 var (
-	pageStart = regexp.MustCompile(`(?i)^(<!--|<!doctype html|<html|<head|<\?xml|<error>)`)
-	pageTitle = regexp.MustCompile(`(?is)<title[^>]*>(.{0,200}?)</title>`)
+	pageStart = lazyregexp.New(`(?i)^(<!--|<!doctype html|<html|<head|<\?xml|<error>)`)
+	pageTitle = lazyregexp.New(`(?is)<title[^>]*>(.{0,200}?)</title>`)
 )
 
 // page recognises the answer of a server that was saved as if it were the file.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"ossian/internal/lazyregexp"
 	"ossian/internal/synth"
 )
 
@@ -159,4 +160,11 @@ func FuzzForeign(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestExpressions: an expression that is none would end the program at its first use.
+func TestExpressions(t *testing.T) {
+	if err := lazyregexp.Check(); err != nil {
+		t.Error(err)
+	}
 }

@@ -2,9 +2,10 @@ package hub
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 // A libraryModel is a model of Ollama's library whose family this program runs.
@@ -35,7 +36,7 @@ var (
 )
 
 // libraryForm is a name of the library, and its tag.
-var libraryForm = regexp.MustCompile(`^([a-z][a-z0-9.-]*?)(?::([a-z0-9][a-z0-9._-]*))?$`)
+var libraryForm = lazyregexp.New(`^([a-z][a-z0-9.-]*?)(?::([a-z0-9][a-z0-9._-]*))?$`)
 
 // InLibrary reports whether a word can hardly be anything but the name of a model of
 // Ollama's library: llama3, qwen3:0.6b, mistral.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strings"
 
+	"ossian/internal/lazyregexp"
 	"ossian/internal/nearest"
 )
 
@@ -22,13 +22,13 @@ type Name struct {
 
 // What parts of names may look like; reserved are names of devices on Windows.
 var (
-	segment  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-	revision = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+-]*$`)
-	element  = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._+=@(), -]*$`)
-	reserved = regexp.MustCompile(`(?i)^(con|prn|aux|nul|conin\$|conout\$|com[0-9]|lpt[0-9])(\..*)?$`)
-	quantTag = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,31}$`)
-	commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
-	sha256ID = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	segment  = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	revision = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._/+-]*$`)
+	element  = lazyregexp.New(`^[A-Za-z0-9._][A-Za-z0-9._+=@(), -]*$`)
+	reserved = lazyregexp.New(`(?i)^(con|prn|aux|nul|conin\$|conout\$|com[0-9]|lpt[0-9])(\..*)?$`)
+	quantTag = lazyregexp.New(`^[A-Za-z][A-Za-z0-9._-]{0,31}$`)
+	commitID = lazyregexp.New(`^[0-9a-f]{40}$`)
+	sha256ID = lazyregexp.New(`^[0-9a-f]{64}$`)
 )
 
 // ParseName reads ORG/NAME[:QUANT][@REVISION] or ORG/NAME/FILE.gguf[@REVISION]. What it
@@ -121,7 +121,7 @@ func validRevision(r string) bool {
 }
 
 // splitSet matches a file of a set: NAME-00001-of-00003.gguf (formats.md 1).
-var splitSet = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
+var splitSet = lazyregexp.New(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 
 // firstOfSet returns the name under which a GGUF file is opened: its own, or that
 // of the first file of its set.

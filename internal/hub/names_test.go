@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ossian/internal/lazyregexp"
 )
 
 func TestParseName(t *testing.T) {
@@ -208,5 +210,12 @@ func TestLikely(t *testing.T) {
 		if got := likely(want, names); got != near {
 			t.Errorf("likely(%q) = %q, expected %q", want, got, near)
 		}
+	}
+}
+
+// TestExpressions: an expression that is none would end the program at its first use.
+func TestExpressions(t *testing.T) {
+	if err := lazyregexp.Check(); err != nil {
+		t.Error(err)
 	}
 }

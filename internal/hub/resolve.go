@@ -10,10 +10,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 // Resolve returns the path of a model: a directory or file of that name, else a
@@ -219,7 +220,7 @@ func (n Name) at(commits []string) string {
 }
 
 // setMember matches a file of a set of either kind.
-var setMember = regexp.MustCompile(`^(.*)-\d{5}-of-(\d{5})\.(gguf|safetensors)$`)
+var setMember = lazyregexp.New(`^(.*)-\d{5}-of-(\d{5})\.(gguf|safetensors)$`)
 
 // whole reports whether all files of a snapshot are there, as far as their names tell: none is
 // a link to what has not come, sets have all their members, and safetensors a configuration.

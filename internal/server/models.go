@@ -6,11 +6,15 @@ import (
 
 	"ossian/internal/api"
 	"ossian/internal/wire"
+	"ossian/internal/wire/messages"
 )
 
 // models answers GET /v1/models, also while weights are loading: clients ask for
 // the list when they start.
-func (s *Server) models(w *api.Reply, _ *http.Request) error {
+func (s *Server) models(w *api.Reply, r *http.Request) error {
+	if ofMessages(r) {
+		return w.Send(messages.NewModelList(s.host.Names, s.host.Created))
+	}
 	list := wire.ModelList{Object: "list"}
 	for _, name := range s.host.Names {
 		list.Data = append(list.Data, s.card(name))
@@ -24,6 +28,9 @@ func (s *Server) model(w *api.Reply, r *http.Request) error {
 	if !s.host.Knows(name) {
 		_, err := s.service.Find(name)
 		return err
+	}
+	if ofMessages(r) {
+		return w.Send(messages.NewModel(name, s.host.Created))
 	}
 	return w.Send(s.card(name))
 }

@@ -45,6 +45,8 @@ func (s *Server) table() []route {
 	return []route{
 		{path: "/v1/chat/completions", methods: post, work: true, body: s.chat.Complete},
 		{path: "/v1/completions", methods: post, work: true, body: s.completions.Complete},
+		{path: "/v1/messages", methods: post, work: true, body: s.messages.Create},
+		{path: "/v1/messages/count_tokens", methods: post, body: s.messages.CountTokens},
 		{path: "/v1/responses", methods: post, work: true, body: s.responses.Create},
 		{path: "/v1/responses/input_tokens", methods: post, body: s.responses.CountTokens},
 		{path: "/v1/responses/compact"}, // and no response is called that
@@ -105,6 +107,9 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	conn := connOf(r)
 	w := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
 	w.Header().Set("X-Request-Id", w.ID)
+	if ofMessages(r) {
+		w.Header().Set("Request-Id", w.ID) // where those clients look for it
+	}
 	clear := conn.next()
 	// Below TLS nobody has looked: what is chunked may have had a length as well.
 	if !clear || conn.isSpare() || (len(r.TransferEncoding) > 0 && r.TLS != nil) {
@@ -128,7 +133,7 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	case w.Begun() || generate.Gone(err):
 		s.drop(w, err)
 	default:
-		s.fail(w, err)
+		s.fail(w, r, err)
 	}
 }
 
@@ -195,9 +200,12 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 		return nil // a preflight has no key
 	}
 	tenant, ok := s.tenant(r.Header.Get("Authorization"))
+	if text := r.Header.Get("X-Api-Key"); !ok && text != "" { // as clients of the Messages API have it
+		tenant, ok = s.tenant("Bearer " + text)
+	}
 	if !open && !ok {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
+		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY, or x-api-key: KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
 	}
 	caller.Tenant = tenant
 	// Only whoever may ask learns which routes there are.

@@ -20,6 +20,7 @@ import (
 	"ossian/internal/api"
 	"ossian/internal/api/chat"
 	"ossian/internal/api/completions"
+	"ossian/internal/api/messages"
 	"ossian/internal/api/responses"
 	"ossian/internal/generate"
 	"ossian/internal/host"
@@ -85,6 +86,7 @@ type Server struct {
 	service     *generate.Service
 	chat        *chat.Handler
 	completions *completions.Handler
+	messages    *messages.Handler
 	responses   *responses.Handler
 }
 
@@ -112,6 +114,7 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &s.replies, Vocabulary: vocabulary})
 	s.chat = chat.New(s.front, s.service)
 	s.completions = completions.New(s.front, s.service)
+	s.messages = messages.New(s.front, s.service)
 	s.responses = responses.New(responses.Config{Archive: cfg.Archive, SealKey: cfg.SealKey, Owner: s.owner, Load: &s.load}, s.front, s.service)
 	s.routes = s.table()
 	if cfg.Archive != nil {

@@ -4,14 +4,16 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"ossian/internal/api"
 	"ossian/internal/engine"
 	"ossian/internal/wire"
+	"ossian/internal/wire/messages"
 )
 
 // fail answers with an error; nothing has been sent yet.
-func (s *Server) fail(w *api.Reply, err error) {
+func (s *Server) fail(w *api.Reply, r *http.Request, err error) {
 	told := s.front.Explain(w.ID, err)
 	status, retry := statusOf(told)
 	header := w.Header()
@@ -22,7 +24,17 @@ func (s *Server) fail(w *api.Reply, err error) {
 	if status == http.StatusInternalServerError && !errors.Is(err, engine.ErrInterrupted) {
 		header.Set("x-should-retry", "false") // sending the request again would fail again
 	}
+	if ofMessages(r) {
+		w.JSON(status, messages.AppendError(nil, told, w.ID))
+		return
+	}
 	w.JSON(status, wire.AppendError(nil, told))
+}
+
+// ofMessages reports whether a request is one of the Messages API, whose clients want errors in
+// another form.
+func ofMessages(r *http.Request) bool {
+	return r.Header.Get("Anthropic-Version") != "" || r.URL.Path == "/v1/messages" || strings.HasPrefix(r.URL.Path, "/v1/messages/")
 }
 
 // statusOf is the only table from code to HTTP status, with the seconds after which
@@ -31,7 +43,7 @@ func statusOf(told *wire.Error) (status, retry int) {
 	switch told.Code {
 	case wire.CodeInvalidKey:
 		return http.StatusUnauthorized, 0
-	case wire.CodeModelNotFound, wire.CodeNotFound, wire.CodeResponseNotFound:
+	case wire.CodeModelNotFound, wire.CodeNotFound, wire.CodeResponseNotFound, messages.CodeThread:
 		return http.StatusNotFound, 0
 	case wire.CodeMethod:
 		return http.StatusMethodNotAllowed, 0

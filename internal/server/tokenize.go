@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"ossian/internal/api"
-	"ossian/internal/api/chat"
 	"ossian/internal/generate"
 	"ossian/internal/wire"
 	"ossian/internal/wire/response"
@@ -35,11 +34,9 @@ func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, bod
 			return err
 		}
 	case req.Chat != nil:
-		prompt, err := s.service.Render(model, "messages", chat.Conversation(req.Chat, s.cfg.Clock()))
-		if err != nil {
-			return chat.Unrenderable(err, req.Chat)
+		if ids, err = s.chat.PromptIDs(r.Context(), w, model, req.Chat); err != nil {
+			return err
 		}
-		ids = prompt.IDs()
 	default:
 		ids = generate.Text(model.Tokenizer, req.Prompt, req.AddSpecial).IDs()
 	}

@@ -151,6 +151,8 @@ func (in *Reader) streamOptions() *StreamOptions {
 			options.IncludeUsage = in.Boolean()
 		case "continuous_usage_stats":
 			options.ContinuousUsage = in.Boolean()
+		case "include_tool_events":
+			options.ToolEvents = in.Boolean()
 		case "include_obfuscation":
 			in.Boolean() // padding against observers of encrypted lengths: not done
 		default:
@@ -208,6 +210,9 @@ func (in *Reader) schema(raw []byte) []byte {
 	}
 	return raw
 }
+
+// Schema reads a schema, an object.
+func (in *Reader) Schema() json.RawMessage { return in.schema(in.rawObject()) }
 
 // form reads the text of a grammar or a regular expression.
 func (in *Reader) form(id limits.ID) string {

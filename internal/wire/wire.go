@@ -55,6 +55,7 @@ type Sampling struct {
 type StreamOptions struct {
 	IncludeUsage    bool `json:"include_usage,omitempty"`
 	ContinuousUsage bool `json:"continuous_usage_stats,omitempty"`
+	ToolEvents      bool `json:"include_tool_events,omitempty"` // of tools that the server runs, in chats
 }
 
 // ResponseFormat asks for output of a form.

@@ -2,11 +2,11 @@ package resultfile
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"ossian/internal/bench"
+	"ossian/internal/lazyregexp"
 )
 
 // consoleTitle stands in the first line of every console report.
@@ -53,9 +53,9 @@ var keyOfLatency = map[string]string{
 }
 
 var (
-	latencyLabel = regexp.MustCompile(`^(mean|median|max|p[0-9]+(?:\.[0-9]+)?) (.+) \(ms\)$`)
-	consoleRow   = regexp.MustCompile(`^([A-Za-z][^:]{0,80}): *(\S.{0,80})$`)
-	escapes      = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+	latencyLabel = lazyregexp.New(`^(mean|median|max|p[0-9]+(?:\.[0-9]+)?) (.+) \(ms\)$`)
+	consoleRow   = lazyregexp.New(`^([A-Za-z][^:]{0,80}): *(\S.{0,80})$`)
+	escapes      = lazyregexp.New("\x1b\\[[0-9;?]*[A-Za-z]")
 	pasted       = strings.NewReplacer("|", " ", "`", "", "*", "", "\u00a0", " ", "\t", " ")
 )
 

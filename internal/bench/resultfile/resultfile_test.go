@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"testing"
+
+	"ossian/internal/lazyregexp"
 )
 
 // FuzzRead: any bytes give an error or results whose numbers are finite; an error of the
@@ -31,4 +33,11 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("error %v, want the caller's", again)
 		}
 	})
+}
+
+// TestExpressions: an expression that is none would end the program at its first use.
+func TestExpressions(t *testing.T) {
+	if err := lazyregexp.Check(); err != nil {
+		t.Error(err)
+	}
 }

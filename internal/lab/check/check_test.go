@@ -20,6 +20,7 @@ import (
 	"ossian/internal/lab/engines"
 	"ossian/internal/lab/predict"
 	"ossian/internal/lab/predict/machine"
+	"ossian/internal/lazyregexp"
 	"ossian/internal/plan"
 )
 
@@ -605,5 +606,12 @@ func TestForecast(t *testing.T) {
 	server.Served = Served{}
 	if _, err := forecast.Gain(t.Context(), server, []*Change{set("max-num-seqs", "256")}, nil); err == nil || !strings.Contains(err.Error(), "no workload") {
 		t.Errorf("no workload: %v", err)
+	}
+}
+
+// TestExpressions: an expression that is none would end the program at its first use.
+func TestExpressions(t *testing.T) {
+	if err := lazyregexp.Check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"encoding/xml"
 	"fmt"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"ossian/internal/lazyregexp"
 )
 
 // smiTime is how long nvidia-smi may take.
@@ -171,7 +172,7 @@ func leading(text string) (float64, bool) {
 }
 
 // linkMark is how nvidia-smi topo -m marks cards that NVLink joins.
-var linkMark = regexp.MustCompile(`\bNV\d+\b`)
+var linkMark = lazyregexp.New(`\bNV\d+\b`)
 
 // links says whether NVLink joins the cards.
 func links(topology string) Fact {

@@ -6,12 +6,12 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"ossian/internal/lab/check/exposition"
 	"ossian/internal/lab/engines"
+	"ossian/internal/lazyregexp"
 )
 
 // logMarks are texts that only one engine's log has.
@@ -23,18 +23,16 @@ var logMarks = []struct{ word, engine string }{
 
 // A logPattern turns a line into settings: fixed ones, and those that groups of that name capture.
 type logPattern struct {
-	expression *regexp.Regexp
+	expression *lazyregexp.Regexp
 	fixed      map[string]string
-	members    bool // the group "members" is a row of name=value or 'name': value
 }
 
 // line makes a pattern; fixed are names and values in turn.
 func line(expression string, fixed ...string) logPattern {
-	pattern := logPattern{expression: regexp.MustCompile(expression), fixed: map[string]string{}}
+	pattern := logPattern{expression: lazyregexp.New(expression), fixed: map[string]string{}}
 	for i := 0; i+1 < len(fixed); i += 2 {
 		pattern.fixed[fixed[i]] = fixed[i+1]
 	}
-	pattern.members = pattern.expression.SubexpIndex("members") > 0
 	return pattern
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ossian/internal/lab/planfile"
+	"ossian/internal/lazyregexp"
 )
 
 // TestMain makes this program a server where a test starts it as one.
@@ -48,7 +49,7 @@ func TestMain(m *testing.M) {
 // testEngine is this program in one of its roles.
 func testEngine(words ...string) *planfile.Engine {
 	return &planfile.Engine{
-		Name: "test", Start: append([]string{os.Args[0]}, words...), Ready: "/health", ReadyTimeout: 20 * time.Second,
+		Name: "test", Start: append([]string{os.Args[0]}, words...), Ready: "/health", ReadyTimeout: time.Minute,
 		Env: map[string]string{"ENGINES_TEST_SERVER": "1"}, Dialect: VLLM,
 	}
 }
@@ -312,4 +313,11 @@ func FuzzWords(f *testing.F) {
 		}
 		versionLine(printed)
 	})
+}
+
+// TestExpressions: an expression that is none would end the program at its first use.
+func TestExpressions(t *testing.T) {
+	if err := lazyregexp.Check(); err != nil {
+		t.Error(err)
+	}
 }

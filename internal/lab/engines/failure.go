@@ -2,10 +2,11 @@ package engines
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 // Reasons why a server does not come up, or goes away.
@@ -28,19 +29,19 @@ var killed = []int{-9, 137}
 // narrow ones stand before the wide.
 var signs = []struct {
 	reason string
-	text   *regexp.Regexp
+	text   *lazyregexp.Regexp
 }{
 	// torch, CUDA, HIP, vLLM's and TensorRT's own checks, llama.cpp, Ollama, Ossian's memory plan
-	{OutOfMemory, regexp.MustCompile(`(?i)out of memory|OutOfMemoryError|no available memory for the cache blocks|` +
+	{OutOfMemory, lazyregexp.New(`(?i)out of memory|OutOfMemoryError|no available memory for the cache blocks|` +
 		`larger than the (available|maximum number of tokens).*KV cache|is larger than the available KV cache memory|free memory on device .* is less than desired|` +
 		`not enough (GPU )?memory|(failed|unable) to allocate|cudaMalloc failed|hipErrorOutOfMemory|` +
 		`requires more system memory|does not fit into memory|MemoryError|cannot allocate memory`)},
-	{PortTaken, regexp.MustCompile(`(?i)address already in use|something else answers at|only one usage of each socket`)},
-	{Refused, regexp.MustCompile(`(?i)unrecognized arguments?|unknown (flag|option|argument)|invalid (choice|argument|value)|` +
+	{PortTaken, lazyregexp.New(`(?i)address already in use|something else answers at|only one usage of each socket`)},
+	{Refused, lazyregexp.New(`(?i)unrecognized arguments?|unknown (flag|option|argument)|invalid (choice|argument|value)|` +
 		`no such option|error: argument|expected one argument|unexpected keyword argument|not a valid`)},
-	{NoModel, regexp.MustCompile(`(?i)model .*(not found|does not exist)|no such file or directory|repository not found|` +
+	{NoModel, lazyregexp.New(`(?i)model .*(not found|does not exist)|no such file or directory|repository not found|` +
 		`is not a local folder|failed to load model|not a valid model identifier|404 client error`)},
-	{Unsupported, regexp.MustCompile(`(?i)NotImplementedError|(is|are) (not supported|unsupported)|unsupported|not supported|no kernel image|requires compute capability`)},
+	{Unsupported, lazyregexp.New(`(?i)NotImplementedError|(is|are) (not supported|unsupported)|unsupported|not supported|no kernel image|requires compute capability`)},
 }
 
 // Diagnose says why a server ended, from its exit status and the last lines of its log, and which line

@@ -3,7 +3,6 @@ package planfile
 import (
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"ossian/internal/bench/sweep"
+	"ossian/internal/lazyregexp"
 	"ossian/internal/nearest"
 )
 
@@ -196,7 +196,7 @@ func (r *planReader) command(e entry, shell bool) []string {
 }
 
 // envName is what a variable of the environment may be called.
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (r *planReader) variable(e entry) string {
 	text := r.text(e, "the name of a variable of the environment")
@@ -218,7 +218,7 @@ func (r *planReader) variables(e entry) []string {
 }
 
 // secretName is a variable that probably holds a secret.
-var secretName = regexp.MustCompile(`(?i)(token|secret|passw|api_?key|credential)`)
+var secretName = lazyregexp.New(`(?i)(token|secret|passw|api_?key|credential)`)
 
 // environment reads variables and values; those that look like secrets belong elsewhere, because the
 // plan is copied into the campaign's directory.

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
+	"ossian/internal/lazyregexp"
 	"ossian/internal/nearest"
 )
 
@@ -168,7 +168,7 @@ type planReader struct {
 }
 
 // planName is what a campaign may be called: it becomes the name of a directory.
-var planName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+var planName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 func (r *planReader) read(root *yaml.Node) {
 	later := func(place **entry) func(entry) { return func(e entry) { *place = &e } }

@@ -1,16 +1,16 @@
 package planfile
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"ossian/internal/lazyregexp"
 	"ossian/internal/nearest"
 )
 
 // flagName is what a flag may be called, its hyphens in front taken off; dots reach into objects.
-var flagName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
+var flagName = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 func (r *planReader) options(e entry) {
 	for _, item := range r.items(e, "a list of options") {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ossian/internal/lazyregexp"
 )
 
 // kinds are descriptions as the lab has them, for tests.
@@ -230,5 +232,12 @@ func TestOneMistake(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "--set "+set+": NAME.NAME=VALUE expected") {
 			t.Errorf("--set %s: %v", set, err)
 		}
+	}
+}
+
+// TestExpressions: an expression that is none would end the program at its first use.
+func TestExpressions(t *testing.T) {
+	if err := lazyregexp.Check(); err != nil {
+		t.Error(err)
 	}
 }

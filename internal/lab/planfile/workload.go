@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"ossian/internal/lazyregexp"
 	"ossian/internal/nearest"
 	"ossian/internal/stat"
 )
@@ -120,7 +120,7 @@ func (r *reader) object(e entry) (out map[string]any) {
 
 // metricName is what bench.md 1.8 calls rates and times.
 var (
-	timeMetric  = regexp.MustCompile(`^(mean|median|std|p([0-9]+(?:\.[0-9]+)?))_(ttft|tpot|itl|e2el|client_queue_time|e2el_including_client_queue)_ms$`)
+	timeMetric  = lazyregexp.New(`^(mean|median|std|p([0-9]+(?:\.[0-9]+)?))_(ttft|tpot|itl|e2el|client_queue_time|e2el_including_client_queue)_ms$`)
 	rateMetrics = []string{"request_throughput", "output_throughput", "total_token_throughput", "request_goodput", "max_output_tokens_per_s"}
 	someMetrics = append([]string{"mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "mean_itl_ms", "p99_itl_ms", "mean_e2el_ms", "p99_e2el_ms"}, rateMetrics...)
 )

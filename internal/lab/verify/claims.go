@@ -6,11 +6,11 @@ package verify
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // claimed is V-CLAIM.
@@ -70,7 +70,7 @@ func (j *judge) checkEffects() {
 }
 
 // flagValue is a flag with its value, as reports name settings by them.
-var flagValue = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_.-]*=[^\s` + "`" + `|]+`)
+var flagValue = lazyregexp.New(`[A-Za-z][A-Za-z0-9_.-]*=[^\s` + "`" + `|]+`)
 
 // otherSetting reports whether two names are of settings that differ in their flags: an option at another
 // value, or beside others, may well do something else.
@@ -166,8 +166,8 @@ func (j *judge) checkParts() {
 }
 
 var (
-	ratingText = regexp.MustCompile(`(?i)\brating\b|[★⭐]{2,}|\b[0-9]{1,3}\s?% optimi[sz]ed\b|\b[0-9](?:\.[0-9])?/10\b`)
-	praiseText = regexp.MustCompile(`(?i)\b(?:world-class|exceptional performance|excellent performance)\b`)
+	ratingText = lazyregexp.New(`(?i)\brating\b|[★⭐]{2,}|\b[0-9]{1,3}\s?% optimi[sz]ed\b|\b[0-9](?:\.[0-9])?/10\b`)
+	praiseText = lazyregexp.New(`(?i)\b(?:world-class|exceptional performance|excellent performance)\b`)
 )
 
 // checkRatings looks for judgements without a criterion, and says what could be said.
@@ -199,9 +199,9 @@ func (j *judge) checkRatings() {
 
 // Words for states that say that something is there, and those that say that it is used.
 var (
-	installedWords = regexp.MustCompile(`(?i)\b(?:installed|available|present|supported)\b`)
-	notInstalled   = regexp.MustCompile(`(?i)\bnot (?:installed|available|present|supported)\b`)
-	usedWords      = regexp.MustCompile(`(?i)\b(?:active|enabled|in use|used|captured|running|on)\b`)
+	installedWords = lazyregexp.New(`(?i)\b(?:installed|available|present|supported)\b`)
+	notInstalled   = lazyregexp.New(`(?i)\bnot (?:installed|available|present|supported)\b`)
+	usedWords      = lazyregexp.New(`(?i)\b(?:active|enabled|in use|used|captured|running|on)\b`)
 )
 
 // checkStatuses looks for options that are counted as used because they are installed.

@@ -3,20 +3,20 @@ package verify
 // V-MISSING: what one would need to repeat a measurement and a document does not say.
 
 import (
-	"regexp"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 var (
-	versionText  = regexp.MustCompile(`(?i)(?:vllm|sglang|tensorrt-llm|trt-llm|trtllm|lmdeploy|llama\.cpp|ollama|ossian|mindie|tgi)["*` + "`" + `'() :=]{0,12}(?:version)?[ :=]{0,4}(?:v|b|==)?([0-9]+\.[0-9]+[0-9.a-z]*|[0-9a-f]{7,40}\b)`)
-	memoryText   = regexp.MustCompile(`(?i)\b[0-9]{2,3}\s?Gi?B\b`)
-	countText    = regexp.MustCompile(`(?i)(?:\b(?:single|one|two|four|eight|[0-9]+)[- ]?(?:[x×]\s?)?(?:NVIDIA|AMD|GPU|GPUs|device|card|H100|H200|A100|B200|RTX)|[0-9]\s?[x×]\s?|[x×]\s?[0-9]+\b|\b[0-9]+ (?:GPUs?|cards|devices)\b)`)
-	seedText     = regexp.MustCompile(`(?i)\bseed\b`)
-	samplingText = regexp.MustCompile(`(?i)temperature|top[-_ ]?p\b|top[-_ ]?k\b|greedy|ignore[-_]eos|sampling`)
-	coresText    = regexp.MustCompile(`(?i)\b[0-9]+ (?:cores|vcpus?|cpus?|threads)\b`)
-	intervalText = regexp.MustCompile(`\[\s?[-+\x{2212}]?[0-9]+(?:\.[0-9]+\s?%?|\s?%)\s?(?:,|to|…|\.\.|–)\s?[-+\x{2212}]?[0-9]+(?:\.[0-9]+|\s?%)|[0-9]\s?±\s?[0-9]`)
+	versionText  = lazyregexp.New(`(?i)(?:vllm|sglang|tensorrt-llm|trt-llm|trtllm|lmdeploy|llama\.cpp|ollama|ossian|mindie|tgi)["*` + "`" + `'() :=]{0,12}(?:version)?[ :=]{0,4}(?:v|b|==)?([0-9]+\.[0-9]+[0-9.a-z]*|[0-9a-f]{7,40}\b)`)
+	memoryText   = lazyregexp.New(`(?i)\b[0-9]{2,3}\s?Gi?B\b`)
+	countText    = lazyregexp.New(`(?i)(?:\b(?:single|one|two|four|eight|[0-9]+)[- ]?(?:[x×]\s?)?(?:NVIDIA|AMD|GPU|GPUs|device|card|H100|H200|A100|B200|RTX)|[0-9]\s?[x×]\s?|[x×]\s?[0-9]+\b|\b[0-9]+ (?:GPUs?|cards|devices)\b)`)
+	seedText     = lazyregexp.New(`(?i)\bseed\b`)
+	samplingText = lazyregexp.New(`(?i)temperature|top[-_ ]?p\b|top[-_ ]?k\b|greedy|ignore[-_]eos|sampling`)
+	coresText    = lazyregexp.New(`(?i)\b[0-9]+ (?:cores|vcpus?|cpus?|threads)\b`)
+	intervalText = lazyregexp.New(`\[\s?[-+\x{2212}]?[0-9]+(?:\.[0-9]+\s?%?|\s?%)\s?(?:,|to|…|\.\.|–)\s?[-+\x{2212}]?[0-9]+(?:\.[0-9]+|\s?%)|[0-9]\s?±\s?[0-9]`)
 )
 
 // missing is V-MISSING. Only texts with results are judged: result files say what their tool

@@ -6,9 +6,9 @@ package verify
 import (
 	"fmt"
 	"math"
-	"regexp"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // mostPerStream is how many tokens one request gets in a second at most: above any engine's
@@ -53,7 +53,7 @@ func (j *judge) checkStalls(block *document.Block, peak string) {
 		fmt.Sprintf("peak %.0f × mean (%s tok/s), P99 TPOT %.0f s", most/mean, block.Values["output_throughput"].Text, worst/1000), "the server stalls; this is not its speed")
 }
 
-var streamInterval = regexp.MustCompile(`(?i)stream[-_]interval["']?\s*[:= ]\s*([0-9]+)`)
+var streamInterval = lazyregexp.New(`(?i)stream[-_]interval["']?\s*[:= ]\s*([0-9]+)`)
 
 // chunks is V-CHUNK.
 func (j *judge) chunks() {

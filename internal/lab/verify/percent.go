@@ -6,11 +6,11 @@ package verify
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // percentages is V-PCT.
@@ -122,11 +122,11 @@ func neutral(printed document.Change) bool {
 
 // gainHeader are headings of columns of changes; shares, efficiencies and rates of hits are in
 // percent too.
-var gainHeader = regexp.MustCompile(`(?i)gain|delta|[Δ∆]|diff|change|improve|speed-?up|increase|reduction|uplift|boost|saving|effect|faster|better|^[^\pL\pN_]*$|^[^\pL\pN_]*(?:vs\.?|relative|over) `)
+var gainHeader = lazyregexp.New(`(?i)gain|delta|[Δ∆]|diff|change|improve|speed-?up|increase|reduction|uplift|boost|saving|effect|faster|better|^[^\pL\pN_]*$|^[^\pL\pN_]*(?:vs\.?|relative|over) `)
 
 // gainAlone are headings that say nothing of what a change is of, so that it is of the metric
 // of its table.
-var gainAlone = regexp.MustCompile(`(?i)^[^\pL\pN_]*(?:(?:relative|rel\.?|total|net|throughput|%) ?)?(?:gain|delta|[Δ∆]|diff(?:erence)?|change|improvement|speed-?up|increase|uplift|effect)?(?: ?(?:%|vs\.? (?:base(?:line)?|stock|default|previous|first)))?[^\pL\pN_]*$`)
+var gainAlone = lazyregexp.New(`(?i)^[^\pL\pN_]*(?:(?:relative|rel\.?|total|net|throughput|%) ?)?(?:gain|delta|[Δ∆]|diff(?:erence)?|change|improvement|speed-?up|increase|uplift|effect)?(?: ?(?:%|vs\.? (?:base(?:line)?|stock|default|previous|first)))?[^\pL\pN_]*$`)
 
 // isGain reports whether a percentage or a factor of a column is a change.
 func isGain(header string, printed document.Change) bool {
@@ -206,7 +206,7 @@ type scale struct {
 	said  bool // by the document: x2, /GPU, normalised
 }
 
-var normalised = regexp.MustCompile(`(?i)normali[sz]ed|per[- ](gpu|device|card|npu)|/\s?(gpu|device|card|npu)`)
+var normalised = lazyregexp.New(`(?i)normali[sz]ed|per[- ](gpu|device|card|npu)|/\s?(gpu|device|card|npu)`)
 
 // scalesNear are the scales by which changes in a table may hold: those of its commands'
 // devices and the usual ones.

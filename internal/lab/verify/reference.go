@@ -5,10 +5,10 @@ package verify
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // references is V-REF.
@@ -145,9 +145,9 @@ func bestBlock(together map[*document.Block]int) *document.Block {
 }
 
 var (
-	sentenceRate  = regexp.MustCompile(`([0-9][0-9,]*\.[0-9]+)\s?(tok/s|tokens/s|req/s|tok/sec)`)
-	rankedFigures = regexp.MustCompile(`([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)\s*([<>])`)
-	lastRanked    = regexp.MustCompile(`^\s*([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)`)
+	sentenceRate  = lazyregexp.New(`([0-9][0-9,]*\.[0-9]+)\s?(tok/s|tokens/s|req/s|tok/sec)`)
+	rankedFigures = lazyregexp.New(`([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)\s*([<>])`)
+	lastRanked    = lazyregexp.New(`^\s*([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)`)
 )
 
 // checkSentences looks for rates of sentences in blocks and tables, and at the order of

@@ -6,10 +6,10 @@ package verify
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // roof is V-ROOF.
@@ -23,9 +23,9 @@ func (j *judge) roof() {
 }
 
 var (
-	oneDevice    = regexp.MustCompile(`(?i)\b(?:1|one|single)[ -]?(?:x\s?)?(?:gpu|card|device)`)
-	deviceCount  = regexp.MustCompile(`(?i)\b([0-9]+)\s?(?:x\s?)?(?:gpus?|cards?|devices?)\b`)
-	quantisation = regexp.MustCompile(`(?i)quanti[sz]|\b(?:mx|nv)?fp[48]\b|int[48]\b|awq|gptq`)
+	oneDevice    = lazyregexp.New(`(?i)\b(?:1|one|single)[ -]?(?:x\s?)?(?:gpu|card|device)`)
+	deviceCount  = lazyregexp.New(`(?i)\b([0-9]+)\s?(?:x\s?)?(?:gpus?|cards?|devices?)\b`)
+	quantisation = lazyregexp.New(`(?i)quanti[sz]|\b(?:mx|nv)?fp[48]\b|int[48]\b|awq|gptq`)
 )
 
 // checkChainMemory looks at the first state of a chain: what it holds before a step that
@@ -145,13 +145,13 @@ func (j *judge) checkCommands() {
 }
 
 var (
-	statedRate    = regexp.MustCompile(`([0-9][0-9,]*(?:\.[0-9]+)?)\s?(?:tok/s|tokens/s|tokens per second|tok/sec|t/s)`)
-	memorySize    = regexp.MustCompile(`\b([0-9]{2,3})\s?GB\b`)
-	countBefore   = regexp.MustCompile(`(?i)\b([0-9]{1,2})\s?[x×]\s?(?:NVIDIA |AMD )?[A-Z]|\b([0-9]{1,2})\s+(?:NVIDIA |AMD )?(?:gpus?|cards?|[A-Z]+ ?[0-9]+[A-Z]*s)\b`)
-	precision     = regexp.MustCompile(`(?i)\b(bf16|fp16|bfloat16|float16|fp8|int8|int4|awq|gptq|mxfp4|nvfp4|fp4)\b`)
-	denied        = regexp.MustCompile(`(?i)\bnot\b|n't|cannot|out[- ]of[- ]memory|\boom\b|fails?\b|error|offload`)
-	oneAtATime    = regexp.MustCompile(`(?i)\bbatch(?: size)?\s?=?\s?1\b|\bbs\s?=?\s?1\b|single[- ](?:user|stream|request)|concurrency\s?=?\s?1\b|one request at a time`)
-	eachOfSeveral = regexp.MustCompile(`(?i)specul|eagle|draft|mtp`)
+	statedRate    = lazyregexp.New(`([0-9][0-9,]*(?:\.[0-9]+)?)\s?(?:tok/s|tokens/s|tokens per second|tok/sec|t/s)`)
+	memorySize    = lazyregexp.New(`\b([0-9]{2,3})\s?GB\b`)
+	countBefore   = lazyregexp.New(`(?i)\b([0-9]{1,2})\s?[x×]\s?(?:NVIDIA |AMD )?[A-Z]|\b([0-9]{1,2})\s+(?:NVIDIA |AMD )?(?:gpus?|cards?|[A-Z]+ ?[0-9]+[A-Z]*s)\b`)
+	precision     = lazyregexp.New(`(?i)\b(bf16|fp16|bfloat16|float16|fp8|int8|int4|awq|gptq|mxfp4|nvfp4|fp4)\b`)
+	denied        = lazyregexp.New(`(?i)\bnot\b|n't|cannot|out[- ]of[- ]memory|\boom\b|fails?\b|error|offload`)
+	oneAtATime    = lazyregexp.New(`(?i)\bbatch(?: size)?\s?=?\s?1\b|\bbs\s?=?\s?1\b|single[- ](?:user|stream|request)|concurrency\s?=?\s?1\b|one request at a time`)
+	eachOfSeveral = lazyregexp.New(`(?i)specul|eagle|draft|mtp`)
 )
 
 // checkStatements looks for lines that give a model, the form of its weights, a device and a
@@ -305,11 +305,11 @@ func (j *judge) checkAgainst() {
 }
 
 var (
-	outOfMemory  = regexp.MustCompile(`(?i)out[- ]of[- ]memory|\boom\b`)
-	limitedTP    = regexp.MustCompile(`(?i)(?:tensor[- ]parallel(?:ism)?(?:[- ]size)?\s*(?:of\s*)?|\btp\s?=?\s?)([0-9]+)`)
-	hopperWords  = regexp.MustCompile(`(?i)hopper|h100|h200|h800`)
-	blackwell    = regexp.MustCompile(`(?i)blackwell|b200|b300|rtx pro 6000`)
-	defaultShare = regexp.MustCompile(`(?i)default (?:gpu )?memory`)
+	outOfMemory  = lazyregexp.New(`(?i)out[- ]of[- ]memory|\boom\b`)
+	limitedTP    = lazyregexp.New(`(?i)(?:tensor[- ]parallel(?:ism)?(?:[- ]size)?\s*(?:of\s*)?|\btp\s?=?\s?)([0-9]+)`)
+	hopperWords  = lazyregexp.New(`(?i)hopper|h100|h200|h800`)
+	blackwell    = lazyregexp.New(`(?i)blackwell|b200|b300|rtx pro 6000`)
+	defaultShare = lazyregexp.New(`(?i)default (?:gpu )?memory`)
 )
 
 // checkLimitations compares recipes with sentences that say which settings run out of memory.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ossian/internal/lazyregexp"
 )
 
 // A smallDocument is a small document of testdata/statements.
@@ -53,5 +55,12 @@ func TestTrueStatements(t *testing.T) {
 		if report.Wrong() > 0 {
 			t.Errorf("%s:\n%s%s", s.name, s.text, report.Text())
 		}
+	}
+}
+
+// TestExpressions: an expression that is none would end the program at its first use.
+func TestExpressions(t *testing.T) {
+	if err := lazyregexp.Check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"ossian/internal/bench/resultfile"
+	"ossian/internal/lazyregexp"
 )
 
 // Limits of blocks.
@@ -44,12 +44,12 @@ type Block struct {
 const headline = "Serving Benchmark Result"
 
 var (
-	closingFrame  = regexp.MustCompile(`^[>|\s` + "`" + `]*={10,}\s*\|?\s*$`)
-	printedFigure = regexp.MustCompile(`:[\s*]*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*(?:[|*` + "`" + `]\s*)*$`)
+	closingFrame  = lazyregexp.New(`^[>|\s` + "`" + `]*={10,}\s*\|?\s*$`)
+	printedFigure = lazyregexp.New(`:[\s*]*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*(?:[|*` + "`" + `]\s*)*$`)
 )
 
 // secondsRow is a latency of all of a request in seconds.
-var secondsRow = regexp.MustCompile(`(?i)^[>|\s]*(mean|median|p[0-9]+) Latency ?\(s\):`)
+var secondsRow = lazyregexp.New(`(?i)^[>|\s]*(mean|median|p[0-9]+) Latency ?\(s\):`)
 
 // isHeadline reports whether a line begins a report.
 func isHeadline(line string) bool {

@@ -5,9 +5,10 @@ package document
 // said to be on, is read here; whether it holds is decided in claims.go and roof.go.
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
+
+	"ossian/internal/lazyregexp"
 )
 
 // A Claim is one gain that is said of one option.
@@ -53,27 +54,29 @@ type StatusClaim struct {
 }
 
 var (
-	percentRange = regexp.MustCompile(`([-+~\x{2212}]*)\s?([0-9]+(?:\.[0-9]+)?)\s?%?\s?(?:(?:[-–…]|to)\s?([0-9]+(?:\.[0-9]+)?)\s?)?%`)
-	factorRange  = regexp.MustCompile(`([0-9]+(?:\.[0-9]+)?)\s?x?\s?(?:[-–]\s?([0-9]+(?:\.[0-9]+)?)\s?)?[x×]`)
-	listItem     = regexp.MustCompile(`^\s*[-*•]\s+(?:\*\*)?([A-Z][A-Za-z ()]{1,40}?)(?:\*\*)?:(?:\*\*)?\s*(.+)$`)
-	chainLine    = regexp.MustCompile(`^[\s│├└─>|*•-]*(\+\s*)?([A-Za-z][^:|]{1,80}?)\s*:\s*[~≈]?\s*([0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+(?:\.[0-9]+)?))?\s*(tok/s|tokens/s|tokens/sec|tok/sec|TPS|t/s|req/s)(.*)$`)
-	rateChange   = regexp.MustCompile(`[~≈]?([0-9]+(?:\.[0-9]+)?)\s*(?:→|->|=>|to)\s*[~≈]?([0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+(?:\.[0-9]+)?))?\s*(?:tok/s|tokens/s|TPS|t/s)`)
-	memoryPair   = regexp.MustCompile(`[~≈]?\s?([0-9]+(?:\.[0-9]+)?)\s?(GB|GiB|MB|TB)\s*(instead of|rather than|down from|vs\.?|→|->|to)\s*[~≈]?\s?([0-9]+(?:\.[0-9]+)?)\s?(GB|GiB|MB|TB)`)
-	partOf       = regexp.MustCompile(`(?i)%\s*(?:faster|quicker|speed-?up (?:of|in|for)|higher|better)\s+([a-z][a-z -]{2,30})`)
-	conditional  = regexp.MustCompile(`(?i)\*\s*$|%\s*\*|\bfor (?:repeated|long|shared|identical|multi-turn|some)\b|\bif\b|\bwhen\b|\bup to\b`)
-	offWords     = regexp.MustCompile(`(?i)❌|✗|⚠|not installed|not enabled|disabled|\bno\b|\boff\b|missing|potential|target|expected|🎯`)
-	costWords    = regexp.MustCompile(`(?i)%\s*(?:[a-z]+\s)?(?:overhead|slower|cost|penalty|loss|degradation|decrease)`)
-	speedHeader  = regexp.MustCompile(`(?i)speed|gain|throughput|performance|effect|impact|improvement`)
-	memoryHeader = regexp.MustCompile(`(?i)memory|vram|saved`)
-	stateHeader  = regexp.MustCompile(`(?i)enabled|status|active|state|in use`)
-	optionHeader = regexp.MustCompile(`(?i)optimi[sz]ation|option|technique|feature|setting|component|method`)
-	wholeWords   = regexp.MustCompile(`(?i)^(?:overall|inference|generation|throughput|decod|respons|performance|kernel|execution|for\b|than\b|and\b|on\b|in\b|with\b|per\b|tok|speed|model|serving|latency|by\b|compared|when\b|at\b|end|output|total|request|token)`)
+	percentRange = lazyregexp.New(`([-+~\x{2212}]*)\s?([0-9]+(?:\.[0-9]+)?)\s?%?\s?(?:(?:[-–…]|to)\s?([0-9]+(?:\.[0-9]+)?)\s?)?%`)
+	factorRange  = lazyregexp.New(`([0-9]+(?:\.[0-9]+)?)\s?x?\s?(?:[-–]\s?([0-9]+(?:\.[0-9]+)?)\s?)?[x×]`)
+	listItem     = lazyregexp.New(`^\s*[-*•]\s+(?:\*\*)?([A-Z][A-Za-z ()]{1,40}?)(?:\*\*)?:(?:\*\*)?\s*(.+)$`)
+	chainLine    = lazyregexp.New(`^[\s│├└─>|*•-]*(\+\s*)?([A-Za-z][^:|]{1,80}?)\s*:\s*[~≈]?\s*([0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+(?:\.[0-9]+)?))?\s*(tok/s|tokens/s|tokens/sec|tok/sec|TPS|t/s|req/s)(.*)$`)
+	rateChange   = lazyregexp.New(`[~≈]?([0-9]+(?:\.[0-9]+)?)\s*(?:→|->|=>|to)\s*[~≈]?([0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+(?:\.[0-9]+)?))?\s*(?:tok/s|tokens/s|TPS|t/s)`)
+	memoryPair   = lazyregexp.New(`[~≈]?\s?([0-9]+(?:\.[0-9]+)?)\s?(GB|GiB|MB|TB)\s*(instead of|rather than|down from|vs\.?|→|->|to)\s*[~≈]?\s?([0-9]+(?:\.[0-9]+)?)\s?(GB|GiB|MB|TB)`)
+	partOf       = lazyregexp.New(`(?i)%\s*(?:faster|quicker|speed-?up (?:of|in|for)|higher|better)\s+([a-z][a-z -]{2,30})`)
+	conditional  = lazyregexp.New(`(?i)\*\s*$|%\s*\*|\bfor (?:repeated|long|shared|identical|multi-turn|some)\b|\bif\b|\bwhen\b|\bup to\b`)
+	offWords     = lazyregexp.New(`(?i)❌|✗|⚠|not installed|not enabled|disabled|\bno\b|\boff\b|missing|potential|target|expected|🎯`)
+	costWords    = lazyregexp.New(`(?i)%\s*(?:[a-z]+\s)?(?:overhead|slower|cost|penalty|loss|degradation|decrease)`)
+	speedHeader  = lazyregexp.New(`(?i)speed|gain|throughput|performance|effect|impact|improvement`)
+	memoryHeader = lazyregexp.New(`(?i)memory|vram|saved`)
+	stateHeader  = lazyregexp.New(`(?i)enabled|status|active|state|in use`)
+	optionHeader = lazyregexp.New(`(?i)optimi[sz]ation|option|technique|feature|setting|component|method`)
+	inBrackets   = lazyregexp.New(`\([^)]*\)`)
+	oneChange    = lazyregexp.New(`([0-9]+(?:\.[0-9]+)?)\s?(%|x|×)`)
+	wholeWords   = lazyregexp.New(`(?i)^(?:overall|inference|generation|throughput|decod|respons|performance|kernel|execution|for\b|than\b|and\b|on\b|in\b|with\b|per\b|tok|speed|model|serving|latency|by\b|compared|when\b|at\b|end|output|total|request|token)`)
 )
 
 // optionName is the canonical form of an option's name: its words in small letters without
 // brackets, numbers of lists, endings that differ between a noun and a verb.
 func optionName(name string) string {
-	name = regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(Plain(name), " ")
+	name = inBrackets.ReplaceAllString(Plain(name), " ")
 	var words []string
 	for _, word := range strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '.' }) {
 		word = strings.Trim(word, ".")
@@ -190,7 +193,7 @@ func (d *Document) memoryClaims(name, text string, line int) {
 		d.Memory = append(d.Memory, entry)
 		return
 	}
-	if match := regexp.MustCompile(`([0-9]+(?:\.[0-9]+)?)\s?(%|x|×)`).FindStringSubmatch(text); match != nil {
+	if match := oneChange.FindStringSubmatch(text); match != nil {
 		value, _ := ParseNumber(match[1])
 		entry.Value, entry.Factor = value.Rounded(false), match[2] != "%"
 		d.Memory = append(d.Memory, entry)

@@ -6,9 +6,10 @@ package document
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 // A Command is one command of a document.
@@ -51,10 +52,10 @@ var programs = []struct {
 }
 
 var (
-	namespaceLine = regexp.MustCompile(`Namespace\((.+)\)\s*$`)
-	namespaceItem = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|"[^"]*"|\[[^\]]*\]|[^,\s()]+)`)
-	flagsOnly     = regexp.MustCompile(`^\s*--?[A-Za-z][\w-]*(?:[= ]\S.*)?\\?$`)
-	placeholder   = regexp.MustCompile(`[$<{}>]|\.\.\.|…`)
+	namespaceLine = lazyregexp.New(`Namespace\((.+)\)\s*$`)
+	namespaceItem = lazyregexp.New(`([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|"[^"]*"|\[[^\]]*\]|[^,\s()]+)`)
+	flagsOnly     = lazyregexp.New(`^\s*--?[A-Za-z][\w-]*(?:[= ]\S.*)?\\?$`)
+	placeholder   = lazyregexp.New(`[$<{}>]|\.\.\.|…`)
 )
 
 // findCommands finds the commands of a text.

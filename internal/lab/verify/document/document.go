@@ -11,10 +11,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"ossian/internal/lazyregexp"
 )
 
 // Limits of a document.
@@ -108,7 +109,7 @@ func Read(name string, content []byte) (*Document, error) {
 }
 
 // unitFigure is a figure with a unit in which results are given.
-var unitFigure = regexp.MustCompile(`[0-9] ?(?:tok|t/s\b|tps\b|TPS\b|req|rps\b|RPS\b|QPS\b|ms\b|s\b|sec|%|[x×](?:\s|$|[.,)])|Gi?B|TB/s|TFLOP)|[0-9][kKM]? (?:[a-z]+ )?(?:tokens|requests|prompts|GPUs|users)\b|[0-9] ?(?:[kK] ?tok|[µμnu]s\b)|[(](?:ms|s|µs|us|tok/s)[)][^0-9]{0,24}[0-9]`)
+var unitFigure = lazyregexp.New(`[0-9] ?(?:tok|t/s\b|tps\b|TPS\b|req|rps\b|RPS\b|QPS\b|ms\b|s\b|sec|%|[x×](?:\s|$|[.,)])|Gi?B|TB/s|TFLOP)|[0-9][kKM]? (?:[a-z]+ )?(?:tokens|requests|prompts|GPUs|users)\b|[0-9] ?(?:[kK] ?tok|[µμnu]s\b)|[(](?:ms|s|µs|us|tok/s)[)][^0-9]{0,24}[0-9]`)
 
 // hasFigure reports whether a line states a result: a sentence alone can be checked too.
 func hasFigure(line string) bool {

@@ -4,16 +4,17 @@ package document
 // a console.
 
 import (
-	"regexp"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 var (
-	boxRow     = regexp.MustCompile(`^\s*[│┃║].*[│┃║]\s*$`)
-	boxFrame   = regexp.MustCompile(`^\s*[┏┌╔├┡╞╠└╚╰╭┗]`)
-	boxSides   = regexp.MustCompile(`[│┃║]`)
-	latexRule  = regexp.MustCompile(`\\(?:hline|toprule|midrule|bottomrule|cmidrule(?:\([lr]+\))?\{[^}]*\}|cline\{[^}]*\})`)
-	latexWords = regexp.MustCompile(`\\(?:textbf|textit|texttt|emph|underline|mathbf|text|mathrm)\{([^{}]*)\}`)
+	boxRow     = lazyregexp.New(`^\s*[│┃║].*[│┃║]\s*$`)
+	boxFrame   = lazyregexp.New(`^\s*[┏┌╔├┡╞╠└╚╰╭┗]`)
+	boxSides   = lazyregexp.New(`[│┃║]`)
+	latexRule  = lazyregexp.New(`\\(?:hline|toprule|midrule|bottomrule|cmidrule(?:\([lr]+\))?\{[^}]*\}|cline\{[^}]*\})`)
+	latexWords = lazyregexp.New(`\\(?:textbf|textit|texttt|emph|underline|mathbf|text|mathrm)\{([^{}]*)\}`)
 	latexSigns = strings.NewReplacer(`$\times$`, "x", `\times`, "x", `\%`, "%", `\_`, "_", `\&`, "+", `$\pm$`, "±", `\pm`, "±", `$\uparrow$`, "", `$\downarrow$`, "", "$", "", "~", " ")
 )
 

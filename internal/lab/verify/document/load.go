@@ -5,19 +5,20 @@ package document
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 // Lengths are the tokens of a request as a document states them.
 type Lengths struct{ Input, Output float64 }
 
 var (
-	lengthsInWords = regexp.MustCompile(`(?i)([0-9][0-9,]*)\s?(k?)\s*(?:input tokens|in\b|input\b)[^0-9]{1,20}([0-9][0-9,]*)\s?(k?)\s*(?:output tokens|out\b|output\b)`)
-	lengthsInput   = regexp.MustCompile(`(?i)(?:dataset_input_tokens|random[-_]input[-_]len)["']?\s*[:= ]\s*([0-9]+)`)
-	lengthsOutput  = regexp.MustCompile(`(?i)(?:dataset_output_tokens|random[-_]output[-_]len)["']?\s*[:= ]\s*([0-9]+)`)
+	lengthsInWords = lazyregexp.New(`(?i)([0-9][0-9,]*)\s?(k?)\s*(?:input tokens|in\b|input\b)[^0-9]{1,20}([0-9][0-9,]*)\s?(k?)\s*(?:output tokens|out\b|output\b)`)
+	lengthsInput   = lazyregexp.New(`(?i)(?:dataset_input_tokens|random[-_]input[-_]len)["']?\s*[:= ]\s*([0-9]+)`)
+	lengthsOutput  = lazyregexp.New(`(?i)(?:dataset_output_tokens|random[-_]output[-_]len)["']?\s*[:= ]\s*([0-9]+)`)
 )
 
 // maxLengths bounds the stated lengths of a document.
@@ -140,9 +141,9 @@ func (d *Document) gatherLoad(block *Block) Loaded {
 }
 
 // otherLimit is text of a label or a heading that gives a concurrency of its own.
-var otherLimit = regexp.MustCompile(`(?i)concurren|parallel|\busers?\b|\bbatch|\bbs\s?=?\s?[0-9]|\bc\s?=\s?[0-9]`)
+var otherLimit = lazyregexp.New(`(?i)concurren|parallel|\busers?\b|\bbatch|\bbs\s?=?\s?[0-9]|\bc\s?=\s?[0-9]`)
 
-var wholeNumber = regexp.MustCompile(`[0-9]+`)
+var wholeNumber = lazyregexp.New(`[0-9]+`)
 
 // loads reports whether a command is that of a block and not an example for many: it is near, what
 // it states of counts and lengths is the block's, and no label says at which concurrency the block ran.

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 // A ModelName is a model as it is named: family, size in billions of parameters.
@@ -18,7 +20,7 @@ type ModelName struct {
 }
 
 // modelPattern is a family and a size: "gpt-oss-120b", "Qwen3-30B-A3B", "Llama 3.1 8B".
-var modelPattern = regexp.MustCompile(`(?i)\b(gpt-?oss|qwen ?[0-9]*(?:\.[0-9]+)?|(?:meta-)?llama[- ]?[0-9]*(?:\.[0-9]+)?|mistral|mixtral|gemma[- ]?[0-9]*|phi[- ]?[0-9]*(?:\.[0-9]+)?|deepseek[- ]?(?:r|v)?[0-9]*(?:\.[0-9]+)?|glm[- ]?[0-9]*(?:\.[0-9]+)?|yi|falcon|internlm[0-9.]*|granite[- ]?[0-9.]*|olmo[0-9-]*|smollm[0-9]*)(?:[- ](?:instruct|chat|distill|coder|next|air|nemo|small|large|mini|vl|it))*[- ]?([0-9]+(?:\.[0-9]+)?) ?b(?:-a([0-9]+(?:\.[0-9]+)?)b)?\b`)
+var modelPattern = lazyregexp.New(`(?i)\b(gpt-?oss|qwen ?[0-9]*(?:\.[0-9]+)?|(?:meta-)?llama[- ]?[0-9]*(?:\.[0-9]+)?|mistral|mixtral|gemma[- ]?[0-9]*|phi[- ]?[0-9]*(?:\.[0-9]+)?|deepseek[- ]?(?:r|v)?[0-9]*(?:\.[0-9]+)?|glm[- ]?[0-9]*(?:\.[0-9]+)?|yi|falcon|internlm[0-9.]*|granite[- ]?[0-9.]*|olmo[0-9-]*|smollm[0-9]*)(?:[- ](?:instruct|chat|distill|coder|next|air|nemo|small|large|mini|vl|it))*[- ]?([0-9]+(?:\.[0-9]+)?) ?b(?:-a([0-9]+(?:\.[0-9]+)?)b)?\b`)
 
 // ModelsIn are the models that a text names.
 func ModelsIn(text string) []ModelName {
@@ -129,10 +131,10 @@ var deviceWords = func() []string {
 }()
 
 // devicePatterns find the devices' names as words of their own.
-var devicePatterns = func() []*regexp.Regexp {
-	out := make([]*regexp.Regexp, len(deviceFacts))
+var devicePatterns = func() []*lazyregexp.Regexp {
+	out := make([]*lazyregexp.Regexp, len(deviceFacts))
 	for i, fact := range deviceFacts {
-		out[i] = regexp.MustCompile(`(?i)(?:^|[^A-Za-z0-9])` + strings.ReplaceAll(regexp.QuoteMeta(fact.Text), " ", `[ -]?`) + `(?:[^A-Za-z0-9]|x[0-9]|$)`)
+		out[i] = lazyregexp.New(`(?i)(?:^|[^A-Za-z0-9])` + strings.ReplaceAll(regexp.QuoteMeta(fact.Text), " ", `[ -]?`) + `(?:[^A-Za-z0-9]|x[0-9]|$)`)
 	}
 	return out
 }()

@@ -5,21 +5,22 @@ package document
 // it, so that no rule takes "3,5 %" for thirty-five.
 
 import (
-	"regexp"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 var (
 	// Thousands set off by a space that does not break, or by an apostrophe.
-	setOff = regexp.MustCompile(`([0-9])(?:[\x{00a0}\x{202f}\x{2009}'’]|&nbsp;|\\,|\{,\})([0-9]{3})\b`)
+	setOff = lazyregexp.New(`([0-9])(?:[\x{00a0}\x{202f}\x{2009}'’]|&nbsp;|\\,|\{,\})([0-9]{3})\b`)
 	// Thousands set off by plain spaces, where a unit or a word of comparison shows that it is one number.
-	spacedOut = regexp.MustCompile(`(^|[^0-9.,A-Za-z] |[a-z] |[(|])([0-9]{1,3}(?: [0-9]{3})+)( (?:tok|to\b|req|ms\b|GB\b|TPS|t/s|\|))`)
+	spacedOut = lazyregexp.New(`(^|[^0-9.,A-Za-z] |[a-z] |[(|])([0-9]{1,3}(?: [0-9]{3})+)( (?:tok|to\b|req|ms\b|GB\b|TPS|t/s|\|))`)
 	// What only a decimal comma explains: one or two digits behind it, and a unit; or points before it.
-	commaDecimal = regexp.MustCompile(`(?:^|[^0-9.,])(?:[0-9]+,[0-9]{1,2}|[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+)\s?k?\s?(?:%|ms\b|s\b|[Tt]ok|[x×]\b|GB\b|req)`)
+	commaDecimal = lazyregexp.New(`(?:^|[^0-9.,])(?:[0-9]+,[0-9]{1,2}|[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+)\s?k?\s?(?:%|ms\b|s\b|[Tt]ok|[x×]\b|GB\b|req)`)
 	// What only a decimal point explains.
-	pointDecimal = regexp.MustCompile(`(?:^|[^0-9.,])(?:[0-9]+\.[0-9]{1,2}|[0-9]{1,3}(?:,[0-9]{3})+\.[0-9]+)\s?k?\s?(?:%|ms\b|s\b|[Tt]ok|[x×]\b|GB\b|req)`)
+	pointDecimal = lazyregexp.New(`(?:^|[^0-9.,])(?:[0-9]+\.[0-9]{1,2}|[0-9]{1,3}(?:,[0-9]{3})+\.[0-9]+)\s?k?\s?(?:%|ms\b|s\b|[Tt]ok|[x×]\b|GB\b|req)`)
 	// A number with points between thousands, a decimal comma, or both.
-	commaNumber = regexp.MustCompile(`[0-9]{1,3}(?:\.[0-9]{3})+(?:,[0-9]+)?|[0-9]+,[0-9]+`)
+	commaNumber = lazyregexp.New(`[0-9]{1,3}(?:\.[0-9]{3})+(?:,[0-9]+)?|[0-9]+,[0-9]+`)
 	fullWidth   = strings.NewReplacer("％", "%", "，", ", ", "。", ". ", "；", "; ", "：", ": ", "（", " (", "）", ") ", "～", "~")
 )
 
@@ -79,6 +80,6 @@ func pointNumbers(line string) string {
 }
 
 var (
-	withinNumeral = regexp.MustCompile(`[0-9A-Za-z.,_]$|[A-Za-z]-$`)
-	aroundNumeral = regexp.MustCompile(`^(?:[0-9A-Za-z_]*[0-9]|[.,][0-9])`)
+	withinNumeral = lazyregexp.New(`[0-9A-Za-z.,_]$|[A-Za-z]-$`)
+	aroundNumeral = lazyregexp.New(`^(?:[0-9A-Za-z_]*[0-9]|[.,][0-9])`)
 )

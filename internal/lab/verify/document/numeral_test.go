@@ -3,6 +3,8 @@ package document
 import (
 	"slices"
 	"testing"
+
+	"ossian/internal/lazyregexp"
 )
 
 // Numbers are brought into one form where the text shows which form they have, and left alone
@@ -40,5 +42,12 @@ func TestDrawnTables(t *testing.T) {
 		if row := table.Rows[0]; !slices.Equal(table.Header, []string{"Model", "before", "gain"}) || row.Name != "8B" || len(row.Cells[1].Figures) != 1 || len(row.Cells[2].Changes) != 1 {
 			t.Errorf("%q: %+v", text, table)
 		}
+	}
+}
+
+// TestExpressions: an expression that is none would end the program at its first use.
+func TestExpressions(t *testing.T) {
+	if err := lazyregexp.Check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,9 +4,10 @@ package document
 // that says which load it is, the command or the flags of its server.
 
 import (
-	"regexp"
 	"sort"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 // A Heading is a Markdown heading, or none before the first.
@@ -17,12 +18,12 @@ type Heading struct {
 }
 
 var (
-	headingLine = regexp.MustCompile(`^ {0,3}(#{1,6})\s+(.+?)\s*#*\s*$`)
-	fenceLine   = regexp.MustCompile("^[\\s>]*(?:```|~~~)")
-	htmlTag     = regexp.MustCompile(`<[^<>]{0,300}>`)
-	lineBreak   = regexp.MustCompile(`(?i)<br\s*/?>`)
+	headingLine = lazyregexp.New(`^ {0,3}(#{1,6})\s+(.+?)\s*#*\s*$`)
+	fenceLine   = lazyregexp.New("^[\\s>]*(?:```|~~~)")
+	htmlTag     = lazyregexp.New(`<[^<>]{0,300}>`)
+	lineBreak   = lazyregexp.New(`(?i)<br\s*/?>`)
 	emphasis    = strings.NewReplacer("**", "", "__", "", "`", "", "&nbsp;", " ", "\u00a0", " ", "&gt;", ">", "&lt;", "<", "&amp;", "&")
-	spaces      = regexp.MustCompile(`\s+`)
+	spaces      = lazyregexp.New(`\s+`)
 )
 
 // Plain is a piece of Markdown or HTML as a reader sees it.

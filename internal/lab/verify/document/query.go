@@ -5,9 +5,10 @@ package document
 
 import (
 	"fmt"
-	"regexp"
 	"sort"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 // ModelOf is the model that a block is of: by its server's command, its client's, else by
@@ -34,7 +35,7 @@ func (d *Document) ModelOf(block *Block) string {
 }
 
 // BaseWords are how the column or the row is called that others are compared with.
-var BaseWords = regexp.MustCompile(`(?i)\b(baseline|before|default|original|without|unoptimi[sz]ed|reference|stock|old)\b`)
+var BaseWords = lazyregexp.New(`(?i)\b(baseline|before|default|original|without|unoptimi[sz]ed|reference|stock|old)\b`)
 
 // RowBase is the figure of the same label that a figure of a column is compared with: that
 // of the column called so, else of the only other one, else of the first without a change.
@@ -82,7 +83,7 @@ func (d *Document) TextAround(table *Table, row *Row) string {
 	return strings.Join(around, "\n")
 }
 
-var currentText = regexp.MustCompile(`(?i)(?:current|your|now|results?)[^0-9\n]{0,40}?[~≈]?([0-9]+(?:\.[0-9]+)?)\s*(?:tok|tokens)\s?/?(?:s|sec|second)`)
+var currentText = lazyregexp.New(`(?i)(?:current|your|now|results?)[^0-9\n]{0,40}?[~≈]?([0-9]+(?:\.[0-9]+)?)\s*(?:tok|tokens)\s?/?(?:s|sec|second)`)
 
 // CurrentRate is the rate that a document gives as that of its final state, else the end of
 // the chain.
@@ -141,7 +142,7 @@ func (d *Document) Model() (ModelName, bool) {
 	return d.model, d.hasModel
 }
 
-var perDevice = regexp.MustCompile(`(?i)(?:vram|memory)\s*(?:per|/)\s*(?:gpu|card|device)[^0-9]{0,12}([0-9]{1,4})\s?Gi?B|([0-9]{1,4})\s?Gi?B\s*(?:vram\s*)?(?:per|/|each)\s*(?:gpu|card|device)?`)
+var perDevice = lazyregexp.New(`(?i)(?:vram|memory)\s*(?:per|/)\s*(?:gpu|card|device)[^0-9]{0,12}([0-9]{1,4})\s?Gi?B|([0-9]{1,4})\s?Gi?B\s*(?:vram\s*)?(?:per|/|each)\s*(?:gpu|card|device)?`)
 
 // DeviceMemory is the memory of one device in GB as a document states it, else as published,
 // and the name of the device; 0 where it is not known.
@@ -153,7 +154,7 @@ func (d *Document) DeviceMemory() (gigabytes float64, name string) {
 	return d.memoryGB, d.memoryOf
 }
 
-var gigabytesText = regexp.MustCompile(`([0-9]{2,3})\s?GB`)
+var gigabytesText = lazyregexp.New(`([0-9]{2,3})\s?GB`)
 
 // findDeviceMemory looks for the memory of the only device that is named.
 func (d *Document) findDeviceMemory() (gigabytes float64, name string) {
@@ -371,7 +372,7 @@ func (b *Block) SettingText() string {
 }
 
 // yamlLine is a line of a file of settings.
-var yamlLine = regexp.MustCompile(`^\s*([a-z][a-z-]{3,40}):\s*(\S.*)$`)
+var yamlLine = lazyregexp.New(`^\s*([a-z][a-z-]{3,40}):\s*(\S.*)$`)
 
 // yamlName is the name of a file of settings.
-var yamlName = regexp.MustCompile(`([\w.-]+\.ya?ml)`)
+var yamlName = lazyregexp.New(`([\w.-]+\.ya?ml)`)

@@ -4,10 +4,11 @@ package document
 // and the percentage or factor printed beside it.
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ossian/internal/lazyregexp"
 )
 
 // Limits of tables.
@@ -61,11 +62,11 @@ type Change struct {
 }
 
 var (
-	separatorRow = regexp.MustCompile(`^\s*\|?[\s:|-]+\|[\s:|-]*$`)
-	htmlCell     = regexp.MustCompile(`(?is)<t[hd][^>]{0,200}>(.*?)(?:</t[hd]>|$)`)
-	labelled     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9 .()/%_-]{0,60}?)\s*[:=]\s*(.*)$`)
-	leadFigure   = regexp.MustCompile(`^[~≈]?\s*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?)\s*([x×]\s?[0-9]+)?\s*([A-Za-zµ%][A-Za-z/%.]{0,20}(?:/[A-Za-z]+)?)?`)
-	changeText   = regexp.MustCompile(`([-+\x{2212}]?\s?[0-9][0-9,]*(?:\.[0-9]+)?)\s?(%|x|×)\s?(/\s?(?:GPU|gpu|device|card|NPU|npu)|per (?:GPU|device|card))?\s?([a-z]+(?: [a-z]+)?)?`)
+	separatorRow = lazyregexp.New(`^\s*\|?[\s:|-]+\|[\s:|-]*$`)
+	htmlCell     = lazyregexp.New(`(?is)<t[hd][^>]{0,200}>(.*?)(?:</t[hd]>|$)`)
+	labelled     = lazyregexp.New(`^([A-Za-z][A-Za-z0-9 .()/%_-]{0,60}?)\s*[:=]\s*(.*)$`)
+	leadFigure   = lazyregexp.New(`^[~≈]?\s*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?)\s*([x×]\s?[0-9]+)?\s*([A-Za-zµ%][A-Za-z/%.]{0,20}(?:/[A-Za-z]+)?)?`)
+	changeText   = lazyregexp.New(`([-+\x{2212}]?\s?[0-9][0-9,]*(?:\.[0-9]+)?)\s?(%|x|×)\s?(/\s?(?:GPU|gpu|device|card|NPU|npu)|per (?:GPU|device|card))?\s?([a-z]+(?: [a-z]+)?)?`)
 )
 
 // findTables finds the tables of a text.
@@ -229,18 +230,18 @@ func readCell(text, header string, line int) Cell {
 }
 
 // intervalBehind is an interval right behind a change.
-var intervalBehind = regexp.MustCompile(`^\s?(?:\(?95|[\[±(]\s?[-+\x{2212}]?[0-9.]+\s?%?\s?(?:,|;|…|to|–))`)
+var intervalBehind = lazyregexp.New(`^\s?(?:\(?95|[\[±(]\s?[-+\x{2212}]?[0-9.]+\s?%?\s?(?:,|;|…|to|–))`)
 
 // RangeBefore is what makes a figure the upper end of a range.
-var RangeBefore = regexp.MustCompile(`[0-9]\s?[-–]\s?$`)
+var RangeBefore = lazyregexp.New(`[0-9]\s?[-–]\s?$`)
 
 // rangeBehind is what makes a figure the lower end of a range.
-var rangeBehind = regexp.MustCompile(`^\s?[-–]\s?[0-9]`)
+var rangeBehind = lazyregexp.New(`^\s?[-–]\s?[0-9]`)
 
 // otherWords reports whether there are words in a text, but for units and signs.
 func otherWords(text string) bool { return regexpWords.MatchString(text) }
 
-var regexpWords = regexp.MustCompile(`[A-Za-z]{3,}`)
+var regexpWords = lazyregexp.New(`[A-Za-z]{3,}`)
 
 // Submatch is a group of a match, "" where it took no part.
 func Submatch(text string, match []int, group int) string {
@@ -275,7 +276,7 @@ func findChanges(text string) []Change {
 }
 
 // requestRate is a rate of requests, not the load that is called "8RPS".
-var requestRate = regexp.MustCompile(`(?:^|[^0-9a-z])rps\b`)
+var requestRate = lazyregexp.New(`(?:^|[^0-9a-z])rps\b`)
 
 // someTime is the metric of a time of which a label does not say what it is of.
 const someTime = "time_ms"
@@ -289,7 +290,7 @@ var kindWords = []struct{ word, metric string }{{"req", "request_throughput"}, {
 
 // shareOfRate is what makes a rate that of one user or one device, which is another quantity than
 // that of a whole run even where both are in tokens per second.
-var shareOfRate = regexp.MustCompile(`(?:\bper[ -]?|/ ?)(?:(?:each|concurrent|active|single) )?(?:(user|request|req|stream|sequence|seq|client|session)|(gpu|device|card|npu|chip|accelerator))s?\b`)
+var shareOfRate = lazyregexp.New(`(?:\bper[ -]?|/ ?)(?:(?:each|concurrent|active|single) )?(?:(user|request|req|stream|sequence|seq|client|session)|(gpu|device|card|npu|chip|accelerator))s?\b`)
 
 // latencyWords are words for latencies.
 var latencyWords = []struct{ word, name string }{{"ttft", "ttft"}, {"first token", "ttft"}, {"tpot", "tpot"}, {"per output token", "tpot"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // A pair is two figures of one thing that a sentence compares.
@@ -45,26 +46,26 @@ type gain struct {
 }
 
 var (
-	arrowBetween  = expr(`(?i)^[^0-9]{0,16}?(?:→|->|-->|=>|⇒)[^0-9]{0,12}$`)
-	toBetween     = expr(`(?i)^[^0-9.;]{0,24}?(?:\bto\b|\bauf\b|\bà\b|到|至)[^0-9.;]{0,16}$`)
-	fromBetween   = expr(`(?i)^[^0-9;:(]{0,40}?\b(?:up from|down from|from|instead of|rather than|compared to|compared with|as opposed to|in place of|statt|gegenüber)\b[^0-9;]{0,30}$`)
-	versusBetween = expr(`(?i)^[^0-9;]{0,40}?\b(?:vs\.?|versus|against|gegen|than)\b[^0-9;]{0,40}$`)
-	thenBetween   = expr(`(?i)^[^0-9;]{0,30}?\b(?:before|without|previously|vorher)\b[^0-9;]{0,50}?$`)
-	fromBefore    = expr(`(?i)(?:\bfrom\b|\bvon\b|从|由)[^0-9]{0,24}$`)
-	moved         = expr(`(?i)\b(?:went|goes|rose|rises?|fell|falls?|increas\w+|decreas\w+|improv\w+|drop\w*|reduc\w+|gr[eo]w\w*|jump\w*|cut\w*|rais\w+|halv\w+|doubl\w+|lower\w*|boost\w*|brings?|brought|mov\w+|scal\w+|climb\w*|stieg|steigt|fiel|sank)\b|提升|提高|降|增加|减少`)
-	wasAndNow     = expr(`(?i)\b(?:was|were|before|previously|used to|baseline|stock|old)\b`)
-	nowWords      = expr(`(?i)\b(?:now|after|afterwards|new|today)\b`)
+	arrowBetween  = lazyregexp.New(`(?i)^[^0-9]{0,16}?(?:→|->|-->|=>|⇒)[^0-9]{0,12}$`)
+	toBetween     = lazyregexp.New(`(?i)^[^0-9.;]{0,24}?(?:\bto\b|\bauf\b|\bà\b|到|至)[^0-9.;]{0,16}$`)
+	fromBetween   = lazyregexp.New(`(?i)^[^0-9;:(]{0,40}?\b(?:up from|down from|from|instead of|rather than|compared to|compared with|as opposed to|in place of|statt|gegenüber)\b[^0-9;]{0,30}$`)
+	versusBetween = lazyregexp.New(`(?i)^[^0-9;]{0,40}?\b(?:vs\.?|versus|against|gegen|than)\b[^0-9;]{0,40}$`)
+	thenBetween   = lazyregexp.New(`(?i)^[^0-9;]{0,30}?\b(?:before|without|previously|vorher)\b[^0-9;]{0,50}?$`)
+	fromBefore    = lazyregexp.New(`(?i)(?:\bfrom\b|\bvon\b|从|由)[^0-9]{0,24}$`)
+	moved         = lazyregexp.New(`(?i)\b(?:went|goes|rose|rises?|fell|falls?|increas\w+|decreas\w+|improv\w+|drop\w*|reduc\w+|gr[eo]w\w*|jump\w*|cut\w*|rais\w+|halv\w+|doubl\w+|lower\w*|boost\w*|brings?|brought|mov\w+|scal\w+|climb\w*|stieg|steigt|fiel|sank)\b|提升|提高|降|增加|减少`)
+	wasAndNow     = lazyregexp.New(`(?i)\b(?:was|were|before|previously|used to|baseline|stock|old)\b`)
+	nowWords      = lazyregexp.New(`(?i)\b(?:now|after|afterwards|new|today)\b`)
 
 	upWords      = `more|higher|increase[ds]?|increasing|rise|raised?|rose|growth|mehr|höher|gain(?:s|ed)?|improve(?:ment|d|s)?|improving|boost(?:ed|s)?|uplift|jump|up\b|提升|提高|增加`
 	quickWords   = `faster|quicker|speed[- ]?ups?|better|schneller|加速|快`
 	downWords    = `less|lower(?:ed|s)?|fewer|reduction|reduc(?:ed|es|ing)|decrease[ds]?|decreasing|drop(?:ped|s)?|smaller|slower|saved|savings?|cuts?|shorter|worse|loss|regression|down\b|weniger|langsamer|niedriger|降低|减少|下降`
-	changeAfter  = expr(`(?i)^(?:[ -](?:relative|throughput|latency|overall|total|net|end-to-end|performance|TTFT|TPOT|ITL|E2E|decode|prefill|P99|mean|median|token)){0,2}[ -]?\(?(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))`)
-	changeBefore = expr(`(?i)(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))(?:(?: ?[:=]? |了)(?:(?:overall|total|end-to-end|e2e|serving|inference|system|its|our|average|throughput|latency|performance|it|this|that|the|ttft|tpot|itl|rate|output|mean|median|p99|decode|speed) ){0,3}(?:by|of|um)? ?(?:(?:a|an|about|around|roughly|nearly|almost|over|more than|up to|~|≈|factor of|another) ?){0,2})?$`)
+	changeAfter  = lazyregexp.New(`(?i)^(?:[ -](?:relative|throughput|latency|overall|total|net|end-to-end|performance|TTFT|TPOT|ITL|E2E|decode|prefill|P99|mean|median|token)){0,2}[ -]?\(?(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))`)
+	changeBefore = lazyregexp.New(`(?i)(?:(` + upWords + `)|(` + quickWords + `)|(` + downWords + `))(?:(?: ?[:=]? |了)(?:(?:overall|total|end-to-end|e2e|serving|inference|system|its|our|average|throughput|latency|performance|it|this|that|the|ttft|tpot|itl|rate|output|mean|median|p99|decode|speed) ){0,3}(?:by|of|um)? ?(?:(?:a|an|about|around|roughly|nearly|almost|over|more than|up to|~|≈|factor of|another) ?){0,2})?$`)
 	// Between two figures and their change, nothing of another thing.
-	filler   = expr(`(?i)^(?:[\s,:=(\[—–~≈+\-/)]|i\.e\.|\b(?:a|an|or|that is|which|makes?|it|so|this|these|also|are|means|gives|for|on|the|same|machine|hardware|is|about|around|roughly|nearly|almost|up|down|by|of|um|reduced|increased|decreased|improved|faster|slower|higher|lower|reduction|increase|decrease|improvement|gain|speedup|per|second|token|tokens|output|total|only|now|just|over|more|than|at least|vllm|sglang|sec|user|tok/s|tokens/s|req/s|ms|s|GB|GiB|MB)\b|提升|提高|降低|了)*$`)
-	foreign  = expr(`(?i)^[ -]?(?:more |fewer |less |lower |higher |bigger |larger |smaller |cheaper |of (?:the |all |a |its |each |our |peak|those|requests|total)?)+ ?(?:the )?(?:gpus?|cards?|devices?|nodes?|cost|price|power|energy|memory|vram|requests|batch|parameters?|hardware|money|step|time\b|peak|bandwidth|users?|traffic|accuracy|lines|code|watts?|cases)|^[ -]?(?:fewer|less) (?:output |input )?tokens\b|^[ -]?(?:confidence|ci\b|of |load|utili[sz]|hit rate|quantile|percentile|sparsity|sla\b|accuracy|cheaper|discount|overhead|margin|fewer|noise|slack|idle|busy|headroom)`)
-	cautious = expr(`(?i)(?:\b(?:at|under|within|with|only|top|p|of which|for|uses?|using|takes?|costs?|±|whereas|while|despite)|±) ?$`)
-	scaledBy = expr(`(?i)normali[sz]ed|\bper[- ](gpu|device|card|npu)|/\s?(gpu|device|card|npu)|\beach (gpu|device|card)`)
+	filler   = lazyregexp.New(`(?i)^(?:[\s,:=(\[—–~≈+\-/)]|i\.e\.|\b(?:a|an|or|that is|which|makes?|it|so|this|these|also|are|means|gives|for|on|the|same|machine|hardware|is|about|around|roughly|nearly|almost|up|down|by|of|um|reduced|increased|decreased|improved|faster|slower|higher|lower|reduction|increase|decrease|improvement|gain|speedup|per|second|token|tokens|output|total|only|now|just|over|more|than|at least|vllm|sglang|sec|user|tok/s|tokens/s|req/s|ms|s|GB|GiB|MB)\b|提升|提高|降低|了)*$`)
+	foreign  = lazyregexp.New(`(?i)^[ -]?(?:more |fewer |less |lower |higher |bigger |larger |smaller |cheaper |of (?:the |all |a |its |each |our |peak|those|requests|total)?)+ ?(?:the )?(?:gpus?|cards?|devices?|nodes?|cost|price|power|energy|memory|vram|requests|batch|parameters?|hardware|money|step|time\b|peak|bandwidth|users?|traffic|accuracy|lines|code|watts?|cases)|^[ -]?(?:fewer|less) (?:output |input )?tokens\b|^[ -]?(?:confidence|ci\b|of |load|utili[sz]|hit rate|quantile|percentile|sparsity|sla\b|accuracy|cheaper|discount|overhead|margin|fewer|noise|slack|idle|busy|headroom)`)
+	cautious = lazyregexp.New(`(?i)(?:\b(?:at|under|within|with|only|top|p|of which|for|uses?|using|takes?|costs?|±|whereas|while|despite)|±) ?$`)
+	scaledBy = lazyregexp.New(`(?i)normali[sz]ed|\bper[- ](gpu|device|card|npu)|/\s?(gpu|device|card|npu)|\beach (gpu|device|card)`)
 )
 
 // comparable reports whether two figures can be of one thing.
@@ -128,7 +129,7 @@ func leadsOn(between string) bool {
 }
 
 // settingBefore are words before a number that is no result: of a load, of a size, of a year.
-var settingBefore = expr(`(?i)\b(?:concurrency|batch(?:[ -]sizes?)?|bs|tp|ep|dp|pp|size|length|len|context|top|rank|qps|port|case|table|step|level|depth|width|heads?|layers?|isl|osl|k|n|c|january|february|march|april|may|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)\.? ?(?:of |=|:)? ?$|@ ?$`)
+var settingBefore = lazyregexp.New(`(?i)\b(?:concurrency|batch(?:[ -]sizes?)?|bs|tp|ep|dp|pp|size|length|len|context|top|rank|qps|port|case|table|step|level|depth|width|heads?|layers?|isl|osl|k|n|c|january|february|march|april|may|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)\.? ?(?:of |=|:)? ?$|@ ?$`)
 
 // withoutSettings are the figures of a sentence but for settings and years, whose digits are
 // blanks in the text.
@@ -202,12 +203,12 @@ func gainAt(s *sentence, index int) (gain, bool) {
 }
 
 // byBefore is what stands right before the size of a change.
-var byBefore = expr(`(?i)(?:\b(?:by|um)|提升了?|降低了?|增加了?|减少了?) ?$`)
+var byBefore = lazyregexp.New(`(?i)(?:\b(?:by|um)|提升了?|降低了?|增加了?|减少了?) ?$`)
 
 // denial says that something did not change by so much.
-var denial = expr(`(?i)\b(?:not|never|rather than|instead of|no) (?:[a-z]+ ){0,2}(?:by )?$`)
+var denial = lazyregexp.New(`(?i)\b(?:not|never|rather than|instead of|no) (?:[a-z]+ ){0,2}(?:by )?$`)
 
-var scalingBefore = expr(`(?i)scaling efficiency (?:of |is |= ?|: ?)?(?:about |~)?$`)
+var scalingBefore = lazyregexp.New(`(?i)scaling efficiency (?:of |is |= ?|: ?)?(?:about |~)?$`)
 
 // directionOf is what the words of a match say.
 func directionOf(match []string) direction {
@@ -255,7 +256,7 @@ func (c *checker) checkChanges(s *sentence) {
 	}
 }
 
-var beforeAndAfter = expr(`(?is)\b(?:before|baseline|old)\b.*\b(?:after|now|new|optimi[sz]ed)\b`)
+var beforeAndAfter = lazyregexp.New(`(?is)\b(?:before|baseline|old)\b.*\b(?:after|now|new|optimi[sz]ed)\b`)
 
 // checkTogether checks a short paragraph that gives two figures and their change a sentence
 // each: "Before: 1,000 tok/s. After: 1,500 tok/s. Improvement: 25 %."
@@ -311,7 +312,7 @@ func onlyPair(s *sentence) (pair, bool) {
 }
 
 // compared are words that say that the two figures of a sentence are compared.
-var compared = expr(`(?i)\b(?:compared|versus|vs\.?|instead of|than|up from|down from)\b`)
+var compared = lazyregexp.New(`(?i)\b(?:compared|versus|vs\.?|instead of|than|up from|down from)\b`)
 
 // belongs reports whether a gain is that of a pair: right behind it, right before it, or the
 // only one of the only pair.
@@ -345,7 +346,7 @@ func withoutDifference(s *sentence, p *pair, g *gain) string {
 }
 
 // leadsTo is what stands between a gain and the figures behind it.
-var leadsTo = expr(`(?i)^[ -]?(?:[a-z/ -]{0,40})[(:,]? ?(?:from |at |i\.e\. |with )?(?:about |~)?$`)
+var leadsTo = lazyregexp.New(`(?i)^[ -]?(?:[a-z/ -]{0,40})[(:,]? ?(?:from |at |i\.e\. |with )?(?:about |~)?$`)
 
 // checkGain compares a gain with its pair.
 func (c *checker) checkGain(s *sentence, p *pair, g *gain) {
@@ -480,14 +481,14 @@ func (c *checker) checkScaling(s *sentence, p *pair, g *gain, ratio document.Spa
 	}
 }
 
-var fromOne = expr(`(?i)\bfrom (?:1|one) to\b`)
+var fromOne = lazyregexp.New(`(?i)\bfrom (?:1|one) to\b`)
 
-var oneDevice = expr(`(?i)\b(?:1|one|a single|single)[ -]?(?:x\s?)?(?:(?:nvidia|amd) )?(?:gpu|card|device|accelerator|[a-z]{1,3}[0-9]{2,4}\b|rtx)`)
+var oneDevice = lazyregexp.New(`(?i)\b(?:1|one|a single|single)[ -]?(?:x\s?)?(?:(?:nvidia|amd) )?(?:gpu|card|device|accelerator|[a-z]{1,3}[0-9]{2,4}\b|rtx)`)
 
 // Words that are changes: doubled, halved.
 var (
-	changeWords = expr(`(?i)((?:more than|over|nearly|almost|roughly|about|approximately|at least|less than) )?\b(doubl(?:ed|es|ing)|tripl(?:ed|es|ing)|quadrupl(?:ed|es|ing)|halv(?:ed|es|ing))\b`)
-	otherThing  = expr(`(?i)\b(?:and|while|but|as|with|the number|batch)\b`)
+	changeWords = lazyregexp.New(`(?i)((?:more than|over|nearly|almost|roughly|about|approximately|at least|less than) )?\b(doubl(?:ed|es|ing)|tripl(?:ed|es|ing)|quadrupl(?:ed|es|ing)|halv(?:ed|es|ing))\b`)
+	otherThing  = lazyregexp.New(`(?i)\b(?:and|while|but|as|with|the number|batch)\b`)
 	wordFactors = map[string]float64{"doubl": 2, "tripl": 3, "quadr": 4, "halve": 0.5, "halvi": 0.5}
 )
 

@@ -7,15 +7,16 @@ import (
 	"math"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 var (
-	ofBetween    = expr(`(?i)^ ?(?:of|out of|von|/) ?(?:(?:the|all|our|its|a total of) )*$`)
-	shareOpens   = expr(`(?i)^[^0-9.;()]{0,48}(?:\( ?(?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?|, (?:or|i\.e\.|that is|which is) (?:about )?|(?:=|≈) ?)$`)
-	shareCloses  = expr(`(?i)^ ?(?:[).,;]|$|(?:of (?:them|all|the (?:total|requests|prompts|runs)))\b)`)
-	countBracket = expr(`(?i)^[^0-9.;()]{0,40}\( ?$`)
+	ofBetween    = lazyregexp.New(`(?i)^ ?(?:of|out of|von|/) ?(?:(?:the|all|our|its|a total of) )*$`)
+	shareOpens   = lazyregexp.New(`(?i)^[^0-9.;()]{0,48}(?:\( ?(?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?|, (?:or|i\.e\.|that is|which is) (?:about )?|(?:=|≈) ?)$`)
+	shareCloses  = lazyregexp.New(`(?i)^ ?(?:[).,;]|$|(?:of (?:them|all|the (?:total|requests|prompts|runs)))\b)`)
+	countBracket = lazyregexp.New(`(?i)^[^0-9.;()]{0,40}\( ?$`)
 	// Words that make a percentage beside a count one of something else.
-	otherShare = expr(`(?i)\b(?:improv\w*|faster|slower|increas\w*|decreas\w*|gain\w*|speed\w*|more|less|higher|lower|reduc\w*|by|regress\w*|time|utili[sz]\w*)\b`)
+	otherShare = lazyregexp.New(`(?i)\b(?:improv\w*|faster|slower|increas\w*|decreas\w*|gain\w*|speed\w*|more|less|higher|lower|reduc\w*|by|regress\w*|time|utili[sz]\w*)\b`)
 )
 
 // checkCounted compares a share with the two counts that it is of.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // A role is what a figure is of in a run.
@@ -93,25 +94,25 @@ func (f *facts) has(wanted role) bool {
 var (
 	latencies = []struct {
 		role    role
-		pattern *expression
+		pattern *lazyregexp.Regexp
 	}{
-		{firstToken, expr(`(?i)\bttft\b|time[- ]to[- ]first|first[- ]token|首字|首 ?token`)},
-		{perToken, expr(`(?i)\btpot\b|time per (?:output )?token|per[- ]token latency|ms/token`)},
-		{betweenGaps, expr(`(?i)\bitl\b|inter[- ]?token|token[- ]to[- ]token|\btbt\b`)},
-		{wholeRequest, expr(`(?i)\be2el?\b|end[- ]to[- ]end|request latency|total latency|\blatency\b|response time`)},
+		{firstToken, lazyregexp.New(`(?i)\bttft\b|time[- ]to[- ]first|first[- ]token|首字|首 ?token`)},
+		{perToken, lazyregexp.New(`(?i)\btpot\b|time per (?:output )?token|per[- ]token latency|ms/token`)},
+		{betweenGaps, lazyregexp.New(`(?i)\bitl\b|inter[- ]?token|token[- ]to[- ]token|\btbt\b`)},
+		{wholeRequest, lazyregexp.New(`(?i)\be2el?\b|end[- ]to[- ]end|request latency|total latency|\blatency\b|response time`)},
 	}
-	partLatency = expr(`(?i)(?:prefill|decode|step|kernel|network|token|queue\w*|scheduling|attention|load\w*|start\w*|link|memory|tool) (?:latency|time)`)
+	partLatency = lazyregexp.New(`(?i)(?:prefill|decode|step|kernel|network|token|queue\w*|scheduling|attention|load\w*|start\w*|link|memory|tool) (?:latency|time)`)
 	statistics  = []struct {
 		name    string
-		pattern *expression
+		pattern *lazyregexp.Regexp
 	}{
-		{"mean", expr(`(?i)\b(?:mean|average|avg\.?|durchschnitt\w*|mittel\w*)\b|平均`)},
-		{"median", expr(`(?i)\b(?:median|p50)\b|中位`)},
-		{"p75", expr(`(?i)\bp75\b`)}, {"p90", expr(`(?i)\bp90\b`)}, {"p95", expr(`(?i)\bp95\b`)},
-		{"p99.9", expr(`(?i)\bp99\.9\b|\bp999\b`)}, {"p99", expr(`(?i)\bp99\b`)}, {"p25", expr(`(?i)\bp25\b`)},
-		{"min", expr(`(?i)\b(?:min\.?|minimum|lowest|fastest)\b`)}, {"max", expr(`(?i)\b(?:max\.?|maximum|highest|slowest|worst(?:-case)?)\b`)},
+		{"mean", lazyregexp.New(`(?i)\b(?:mean|average|avg\.?|durchschnitt\w*|mittel\w*)\b|平均`)},
+		{"median", lazyregexp.New(`(?i)\b(?:median|p50)\b|中位`)},
+		{"p75", lazyregexp.New(`(?i)\bp75\b`)}, {"p90", lazyregexp.New(`(?i)\bp90\b`)}, {"p95", lazyregexp.New(`(?i)\bp95\b`)},
+		{"p99.9", lazyregexp.New(`(?i)\bp99\.9\b|\bp999\b`)}, {"p99", lazyregexp.New(`(?i)\bp99\b`)}, {"p25", lazyregexp.New(`(?i)\bp25\b`)},
+		{"min", lazyregexp.New(`(?i)\b(?:min\.?|minimum|lowest|fastest)\b`)}, {"max", lazyregexp.New(`(?i)\b(?:max\.?|maximum|highest|slowest|worst(?:-case)?)\b`)},
 	}
-	otherStatistic = expr(`(?i)\bp[0-9]{1,2}\b|std|dev\b|variance|\bcv\b|jitter|\bmad\b|stdev|iqr`)
+	otherStatistic = lazyregexp.New(`(?i)\bp[0-9]{1,2}\b|std|dev\b|variance|\bcv\b|jitter|\bmad\b|stdev|iqr`)
 )
 
 // statisticOf is the statistic that a label names; "" for none, "?" for one that is not known.
@@ -142,17 +143,17 @@ func latencyOf(label string) role {
 
 // Words of rates and counts in labels.
 var (
-	inputWord   = expr(`(?i)\b(?:input|prompt|prefill|pp[0-9]+)\b`)
-	outputWord  = expr(`(?i)\b(?:output|generat\w+|decod\w+|completion)\b`)
-	bothWord    = expr(`(?i)total[ -]token|total tok|total throughput|total TPS|input *(?:\+|and|/) *output|input and output|overall token`)
-	userWord    = expr(`(?i)(?:per[ -]|/ ?)(?:user|request|req|stream|client|session|seq\w*)\b|interactivity`)
-	deviceWord  = expr(`(?i)(?:per[ -]|/ ?)(?:gpu|device|card|npu|chip|accelerator)s?\b`)
-	tokenSpeed  = expr(`(?i)(?:tok(?:en)?s?|tks) ?(?:/|per) ?s|\btps\b|\bt/s\b|token throughput|tokens per second`)
-	otherSpeeds = expr(`(?i)eval|peak|max\b|steady|speedup|accept|draft|request rate|target|offered|configured|ideal|theoretical|goodput|limit`)
-	eachWord    = expr(`(?i)\b(?:each|apiece|per (?:request|prompt|query|answer)|length|long|every)\b`)
-	inAll       = expr(`(?i)\b(?:in total|generated|produced|altogether|total|overall|written)\b`)
-	inTime      = expr(`(?i)\b(?:in|took|takes|over|within|for|lasted|duration(?: of)?|elapsed|ran(?: for)?|run time(?: of)?|finish\w* in)[: ]*(?:about |exactly )?$`)
-	limitWords  = expr(`(?i)concurren\w*|max_concurrency|in[- ]flight|users|clients|parallel\w*`)
+	inputWord   = lazyregexp.New(`(?i)\b(?:input|prompt|prefill|pp[0-9]+)\b`)
+	outputWord  = lazyregexp.New(`(?i)\b(?:output|generat\w+|decod\w+|completion)\b`)
+	bothWord    = lazyregexp.New(`(?i)total[ -]token|total tok|total throughput|total TPS|input *(?:\+|and|/) *output|input and output|overall token`)
+	userWord    = lazyregexp.New(`(?i)(?:per[ -]|/ ?)(?:user|request|req|stream|client|session|seq\w*)\b|interactivity`)
+	deviceWord  = lazyregexp.New(`(?i)(?:per[ -]|/ ?)(?:gpu|device|card|npu|chip|accelerator)s?\b`)
+	tokenSpeed  = lazyregexp.New(`(?i)(?:tok(?:en)?s?|tks) ?(?:/|per) ?s|\btps\b|\bt/s\b|token throughput|tokens per second`)
+	otherSpeeds = lazyregexp.New(`(?i)eval|peak|max\b|steady|speedup|accept|draft|request rate|target|offered|configured|ideal|theoretical|goodput|limit`)
+	eachWord    = lazyregexp.New(`(?i)\b(?:each|apiece|per (?:request|prompt|query|answer)|length|long|every)\b`)
+	inAll       = lazyregexp.New(`(?i)\b(?:in total|generated|produced|altogether|total|overall|written)\b`)
+	inTime      = lazyregexp.New(`(?i)\b(?:in|took|takes|over|within|for|lasted|duration(?: of)?|elapsed|ran(?: for)?|run time(?: of)?|finish\w* in)[: ]*(?:about |exactly )?$`)
+	limitWords  = lazyregexp.New(`(?i)concurren\w*|max_concurrency|in[- ]flight|users|clients|parallel\w*`)
 )
 
 // rateRole is the role of a rate of tokens by its label.
@@ -196,7 +197,7 @@ func factsIn(s *sentence) facts {
 }
 
 // listHead is the head of a list of figures: "Latency over 500 requests:", "TTFT (ms):".
-var listHead = expr(`^[^:=;]{3,80}[:=] `)
+var listHead = lazyregexp.New(`^[^:=;]{3,80}[:=] `)
 
 // newFactReader reads the head of a sentence.
 func newFactReader(s *sentence) factReader {
@@ -212,7 +213,7 @@ func newFactReader(s *sentence) factReader {
 	return reader
 }
 
-var headUnit = expr(`[(\[,] ?(?:in )?(?:ms|s|sec|seconds|us|µs)[)\]]? ?[:=] $|\bin (?:ms|seconds|milliseconds) ?[:=] $`)
+var headUnit = lazyregexp.New(`[(\[,] ?(?:in )?(?:ms|s|sec|seconds|us|µs)[)\]]? ?[:=] $|\bin (?:ms|seconds|milliseconds) ?[:=] $`)
 
 // read is the fact of one figure; without a role where it has none.
 func (r *factReader) read(index int) fact {
@@ -307,7 +308,7 @@ func perEach(s *sentence, q *quantity) string {
 	return "user"
 }
 
-var concurrencyBefore = expr(`(?i)(?:concurrency|in[- ]flight|max_concurrency|max-concurrency|clients|users)(?: limit)? ?(?:of|is|=|:)? ?$`)
+var concurrencyBefore = lazyregexp.New(`(?i)(?:concurrency|in[- ]flight|max_concurrency|max-concurrency|clients|users)(?: limit)? ?(?:of|is|=|:)? ?$`)
 
 // windows are the words before and behind a figure, up to the next figure or the next stop.
 func windows(s *sentence, index int) (before, after string) {
@@ -330,7 +331,7 @@ func windows(s *sentence, index int) (before, after string) {
 }
 
 // windowStop ends what is said of the figure before it.
-var windowStop = expr(`[,;()/]|\b(?:and|with|at|while|but|or|on|where)\b`)
+var windowStop = lazyregexp.New(`[,;()/]|\b(?:and|with|at|while|but|or|on|where)\b`)
 
 // timeRole is the role and the statistic of a time. The statistic may stand right behind it;
 // then it does so in all of the sentence.
@@ -356,7 +357,7 @@ func timeRole(before, after string, last role, behind bool) (role, string, bool)
 	return "", statistic, behind
 }
 
-var rightBehind = expr(`(?i)^ ?\(?(?:p[0-9]{2}|mean|median|avg|average|min|max)\b`)
+var rightBehind = lazyregexp.New(`(?i)^ ?\(?(?:p[0-9]{2}|mean|median|avg|average|min|max)\b`)
 
 // tokenRole is the role of a count of tokens.
 func tokenRole(before, unit, after string) role {
@@ -380,7 +381,7 @@ func tokenRole(before, unit, after string) role {
 	return ""
 }
 
-var generatedBefore = expr(`(?i)\b(?:generated|produced|wrote|emitted)\b[^0-9]{0,20}$`)
+var generatedBefore = lazyregexp.New(`(?i)\b(?:generated|produced|wrote|emitted)\b[^0-9]{0,20}$`)
 
 // priceRole is the role of a sum of money by the words around it.
 func priceRole(q *quantity, before, after string) role {
@@ -394,11 +395,11 @@ func priceRole(q *quantity, before, after string) role {
 }
 
 var (
-	regexpHour    = expr(`(?i)^ ?(?:/|per|an|a) ?(?:gpu[- ]?)?(?:hour|hr?\b)`)
-	ofDevice      = expr(`(?i)^ ?(?:/|per) ?gpu|^ ?(?:/|per|an) ?(?:hour|hr?) (?:each|per gpu|/ ?gpu)`)
-	deviceHour    = expr(`(?i)^[- /]?(?:hours?|hr?)\b`)
-	regexpMillion = expr(`(?i)^ ?(?:/|per|for|a|for a) ?(?:1 ?)?(?:m\b|million|mtok)`)
-	millionBefore = expr(`(?i)\b(?:(?:a|one|1|per|each) ?(?:m|million)|1m) (?:(?:output|input|generated|total) )?tok(?:en)?s?\b[^0-9;.$€£]{0,24}[$€£]$`)
+	regexpHour    = lazyregexp.New(`(?i)^ ?(?:/|per|an|a) ?(?:gpu[- ]?)?(?:hour|hr?\b)`)
+	ofDevice      = lazyregexp.New(`(?i)^ ?(?:/|per) ?gpu|^ ?(?:/|per|an) ?(?:hour|hr?) (?:each|per gpu|/ ?gpu)`)
+	deviceHour    = lazyregexp.New(`(?i)^[- /]?(?:hours?|hr?)\b`)
+	regexpMillion = lazyregexp.New(`(?i)^ ?(?:/|per|for|a|for a) ?(?:1 ?)?(?:m\b|million|mtok)`)
+	millionBefore = lazyregexp.New(`(?i)\b(?:(?:a|one|1|per|each) ?(?:m|million)|1m) (?:(?:output|input|generated|total) )?tok(?:en)?s?\b[^0-9;.$€£]{0,24}[$€£]$`)
 )
 
 // labelFact reads a figure by the label of its row, its column or its key, and by its unit.
@@ -452,20 +453,20 @@ func labelFact(label string, number document.Number, unit string) (fact, bool) {
 }
 
 var (
-	inThousands       = expr(`\b[kK] ?(?:tok|tks?\b|t/s|TPS|req)|\(k\)|\b(?i:in thousands)\b`)
-	statisticAlone    = expr(`(?i)^\W*(?:p[0-9]{2}|median|mean|avg\.?|average|min|max)\W*(?:\(? ?\[?(?:ms|s|sec|seconds)\]? ?\)?)?\W*$`)
-	skippedLabel      = expr(`(?i)speedup|gain|improve|change|delta|Δ|diff|\bratio\b|increase|reduction|%|normali[sz]ed|relative|\bvs\b`)
-	deviceLabel       = expr(`(?i)^\W*(?:(?:#|no\.|num(?:ber of)?|total) ?)?(?:gpus?|devices|accelerators|cards)(?: count)?\W*$`)
-	requestLabel      = expr(`(?i)(?:reqs?|requests?|queries|prompts) ?(?:/|per) ?s|request throughput|\brps\b|\bqps\b`)
-	runLabel          = expr(`(?i)^\W*(?:(?:benchmark|run|total|wall(?:[- ]clock)?|elapsed|test) )?(?:duration|run ?time|wall(?:[- ]clock)? time|elapsed(?: time)?)\b`)
-	limitLabel        = expr(`(?i)^\W*(?:max(?:imum)?\.? |request )?(?:concurrency|concurrent (?:users|requests|clients)|users|clients)\W*$`)
-	countLabel        = expr(`(?i)^\W*(?:(?:successful|completed|num(?:ber of)?|#|total) )?(?:requests|prompts|queries)(?: completed| count)?(?: \(requests\))?\W*$|^\W*request count`)
-	outputTotalLabel  = expr(`(?i)^\W*(?:total )?(?:generated|output) tokens\W*$|^\W*tokens generated\W*$|^\W*total (?:generated|output) tokens`)
-	inputTotalLabel   = expr(`(?i)^\W*(?:total )?(?:input|prompt) tokens\W*$|^\W*total (?:input|prompt) tokens`)
-	outputLengthLabel = expr(`(?i)output (?:sequence )?len|\bosl\b|output tokens (?:per|/) ?req`)
-	milliseconds      = expr(`(?i)\bms\b|millisec|毫秒`)
-	seconds           = expr(`(?i)[\[( ]s(?:ec(?:onds?)?)?[\]) ]|[\[( ]s(?:ec(?:onds?)?)?$|\bseconds\b|\bsec\b`)
-	microseconds      = expr(`(?i)µs|μs|\bus\b`)
+	inThousands       = lazyregexp.New(`\b[kK] ?(?:tok|tks?\b|t/s|TPS|req)|\(k\)|\b(?i:in thousands)\b`)
+	statisticAlone    = lazyregexp.New(`(?i)^\W*(?:p[0-9]{2}|median|mean|avg\.?|average|min|max)\W*(?:\(? ?\[?(?:ms|s|sec|seconds)\]? ?\)?)?\W*$`)
+	skippedLabel      = lazyregexp.New(`(?i)speedup|gain|improve|change|delta|Δ|diff|\bratio\b|increase|reduction|%|normali[sz]ed|relative|\bvs\b`)
+	deviceLabel       = lazyregexp.New(`(?i)^\W*(?:(?:#|no\.|num(?:ber of)?|total) ?)?(?:gpus?|devices|accelerators|cards)(?: count)?\W*$`)
+	requestLabel      = lazyregexp.New(`(?i)(?:reqs?|requests?|queries|prompts) ?(?:/|per) ?s|request throughput|\brps\b|\bqps\b`)
+	runLabel          = lazyregexp.New(`(?i)^\W*(?:(?:benchmark|run|total|wall(?:[- ]clock)?|elapsed|test) )?(?:duration|run ?time|wall(?:[- ]clock)? time|elapsed(?: time)?)\b`)
+	limitLabel        = lazyregexp.New(`(?i)^\W*(?:max(?:imum)?\.? |request )?(?:concurrency|concurrent (?:users|requests|clients)|users|clients)\W*$`)
+	countLabel        = lazyregexp.New(`(?i)^\W*(?:(?:successful|completed|num(?:ber of)?|#|total) )?(?:requests|prompts|queries)(?: completed| count)?(?: \(requests\))?\W*$|^\W*request count`)
+	outputTotalLabel  = lazyregexp.New(`(?i)^\W*(?:total )?(?:generated|output) tokens\W*$|^\W*tokens generated\W*$|^\W*total (?:generated|output) tokens`)
+	inputTotalLabel   = lazyregexp.New(`(?i)^\W*(?:total )?(?:input|prompt) tokens\W*$|^\W*total (?:input|prompt) tokens`)
+	outputLengthLabel = lazyregexp.New(`(?i)output (?:sequence )?len|\bosl\b|output tokens (?:per|/) ?req`)
+	milliseconds      = lazyregexp.New(`(?i)\bms\b|millisec|毫秒`)
+	seconds           = lazyregexp.New(`(?i)[\[( ]s(?:ec(?:onds?)?)?[\]) ]|[\[( ]s(?:ec(?:onds?)?)?$|\bseconds\b|\bsec\b`)
+	microseconds      = lazyregexp.New(`(?i)µs|μs|\bus\b`)
 )
 
 // timeScale is how many milliseconds the unit of a label has; false where none is named.

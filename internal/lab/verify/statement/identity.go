@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // fail reports that a fact is not what others give.
@@ -26,13 +27,13 @@ func plainFigure(value float64) string { return document.Figure(math.Round(1e6*v
 
 // asked are words that say that a rate was offered, not reached.
 var (
-	reached   = expr(`(?i)sustain|serv(?:ed|es|ing)|achiev|complet|process|handl|throughput|deliver|reach|finish|did\b`)
-	twoRuns   = expr(`(?i)\b(?:vs\.?|versus|compared|instead of|than|up from|down from|respectively|whereas|while|both|previously|before|earlier)\b|→|->`)
-	oneStream = expr(`(?i)\bbatch(?:[- ]size)?(?: of)? ?=? ?(?:1|one)\b|\bbs ?=? ?1\b|(?:single|one)[- ](?:user|stream|request|sequence|client)|concurrency(?: of)? ?[=:]? ?(?:1|one)\b|one (?:request|user|stream) at a time|batch[- ]1\b|\bc ?= ?1\b|a single (?:user|stream|request)`)
+	reached   = lazyregexp.New(`(?i)sustain|serv(?:ed|es|ing)|achiev|complet|process|handl|throughput|deliver|reach|finish|did\b`)
+	twoRuns   = lazyregexp.New(`(?i)\b(?:vs\.?|versus|compared|instead of|than|up from|down from|respectively|whereas|while|both|previously|before|earlier)\b|→|->`)
+	oneStream = lazyregexp.New(`(?i)\bbatch(?:[- ]size)?(?: of)? ?=? ?(?:1|one)\b|\bbs ?=? ?1\b|(?:single|one)[- ](?:user|stream|request|sequence|client)|concurrency(?: of)? ?[=:]? ?(?:1|one)\b|one (?:request|user|stream) at a time|batch[- ]1\b|\bc ?= ?1\b|a single (?:user|stream|request)`)
 )
 
 // severalStreams goes on with a list of which one is the first.
-var severalStreams = expr(`^ ?(?:/|,|–|—|-|to\b|and\b|or\b|through\b) ?[0-9]`)
+var severalStreams = lazyregexp.New(`^ ?(?:/|,|–|—|-|to\b|and\b|or\b|through\b) ?[0-9]`)
 
 // singleStream reports whether a text is about one request at a time, and no list of loads.
 func singleStream(text string) bool {
@@ -94,7 +95,7 @@ func (c *checker) checkRate(f *facts, rate, count role) {
 	c.fail(f, Arithmetic, degree, string(rate)+" "+speed.printed, fmt.Sprintf("%s %s in %s is %s", number.number.Text, count, time.printed, plainFigure(1000*number.number.Value/time.number.Value)), "a rate is a count by the time that it took")
 }
 
-var servedWords = expr(`(?i)successful|completed|served|finished|generated|produced`)
+var servedWords = lazyregexp.New(`(?i)successful|completed|served|finished|generated|produced`)
 
 // widen is a span with a share more on both sides.
 func widen(span document.Span, share float64) document.Span {
@@ -184,7 +185,7 @@ func (c *checker) checkUsers(f *facts) {
 }
 
 // drawnTotal makes a total the sum of what stands before it.
-var drawnTotal = expr(`(?i)(?:\b(?:for|so|thus|hence|therefore|giving|making|yielding|i\.e\.|which (?:is|makes|gives))|=) (?:(?:a|an|the|that|is|it|makes|gives|combined|aggregate|about) )*(?:total|[0-9][0-9,.]*k? (?:(?:output )?(?:tok|tokens)(?:/s| per second) )?(?:in total|total|together|combined|altogether))`)
+var drawnTotal = lazyregexp.New(`(?i)(?:\b(?:for|so|thus|hence|therefore|giving|making|yielding|i\.e\.|which (?:is|makes|gives))|=) (?:(?:a|an|the|that|is|it|makes|gives|combined|aggregate|about) )*(?:total|[0-9][0-9,.]*k? (?:(?:output )?(?:tok|tokens)(?:/s| per second) )?(?:in total|total|together|combined|altogether))`)
 
 // checkLengths compares the tokens of all requests with their number times the length of one.
 func (c *checker) checkLengths(f *facts) {
@@ -202,7 +203,7 @@ func (c *checker) checkLengths(f *facts) {
 	}
 }
 
-var exactLength = expr(`(?i)\bexactly\b|\bfixed\b|ignore[-_]eos`)
+var exactLength = lazyregexp.New(`(?i)\bexactly\b|\bfixed\b|ignore[-_]eos`)
 
 // checkLittle applies Little's law: requests at the same time are their rate times their
 // mean time, and never more than the limit.
@@ -256,7 +257,7 @@ func (c *checker) checkWhole(f *facts) {
 	c.fail(f, Arithmetic, degree, "E2E "+whole.printed, fmt.Sprintf("%s + %s × (%s − 1) is %s ms", first.printed, gap.printed, length.number.Text, document.Figure(math.Round(first.number.Value+gap.number.Value*(length.number.Value-1)))), "a request takes its first token and the gaps to all others")
 }
 
-var wholeWords = expr(`(?i)e2e|end[- ]to[- ]end|request latency|total latency`)
+var wholeWords = lazyregexp.New(`(?i)e2e|end[- ]to[- ]end|request latency|total latency`)
 
 // checkInverse compares one stream's rate with its time per token.
 func (c *checker) checkInverse(f *facts) {
@@ -339,7 +340,7 @@ func (c *checker) checkPrice(f *facts) {
 
 // Numbers of devices in words.
 var (
-	numberOfDevices = expr(`(?i)\b(two|three|four|six|eight|sixteen) (?:[A-Za-z0-9-]+ )?(?:gpus|cards|devices|accelerators|[a-z]{1,3}[0-9]{2,4}s)\b`)
+	numberOfDevices = lazyregexp.New(`(?i)\b(two|three|four|six|eight|sixteen) (?:[A-Za-z0-9-]+ )?(?:gpus|cards|devices|accelerators|[a-z]{1,3}[0-9]{2,4}s)\b`)
 	wordNumbers     = map[string]float64{"two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
 )
 
@@ -394,8 +395,8 @@ func (c *checker) checkMean(f *facts, wanted role) {
 }
 
 var (
-	rangedText   = expr(`(?i)\b(?:rang(?:ed|es|ing) (?:from|between)|between|varied (?:from|between))\b`)
-	averageAfter = expr(`(?i)\b(?:average|mean|median|avg)\b`)
+	rangedText   = lazyregexp.New(`(?i)\b(?:rang(?:ed|es|ing) (?:from|between)|between|varied (?:from|between))\b`)
+	averageAfter = lazyregexp.New(`(?i)\b(?:average|mean|median|avg)\b`)
 )
 
 // checkRange compares a mean with the range that is said with it: "ranged from 10 to 20 ms
@@ -428,8 +429,8 @@ func (c *checker) checkRange(s *sentence) {
 }
 
 var (
-	draftTokens    = expr(`(?i)\b([0-9]{1,2}) (?:speculative|draft(?:ed)?) tokens\b|num[-_]speculative[-_]tokens["']?\s*[=: ]\s*([0-9]{1,2})\b|speculating ([0-9]{1,2}) tokens`)
-	acceptedLength = expr(`(?i)\b(?:acceptance|accepted|accept) length(?: of| is|:| =)?(?: about)? ([0-9]+(?:\.[0-9]+)?)`)
+	draftTokens    = lazyregexp.New(`(?i)\b([0-9]{1,2}) (?:speculative|draft(?:ed)?) tokens\b|num[-_]speculative[-_]tokens["']?\s*[=: ]\s*([0-9]{1,2})\b|speculating ([0-9]{1,2}) tokens`)
+	acceptedLength = lazyregexp.New(`(?i)\b(?:acceptance|accepted|accept) length(?: of| is|:| =)?(?: about)? ([0-9]+(?:\.[0-9]+)?)`)
 )
 
 // checkAccepted compares the tokens that a step keeps with those that it drafts and one more.

@@ -10,15 +10,16 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 var (
-	partWords   = expr(`(?i)\b(?:sampl(?:ing|er)|attention|softmax|rope|layer ?norm|rms ?norm|gemms?|matmuls?|mlp|ffn|moe|experts?|(?:[a-z]+ )?kernels?|all-?reduces?|communication|detokeni[sz]\w*|tokeni[sz]\w*|schedul(?:er|ing)|logits|top-[kp]|dequanti[sz]\w*|embeddings?|lm[_ -]head|activations?|router|draft model|memory copies|kv[- ]cache (?:reads?|writes?|copies|transfer)|prefill|host overhead|cpu overhead)\b`)
-	wholeThing  = expr(`(?i)\b(?:throughput|tokens?(?: per second|/s)|tok/s|end[- ]to[- ]end|e2e|overall|serving|inference|total (?:latency|time)|qps|requests per second|whole|system)\b`)
-	causes      = expr(`(?i)\b(?:so|therefore|thus|hence|which (?:means?|gives?|results?|yields?|translates?)|mean(?:s|ing)|giv(?:es|ing)|result(?:s|ing)?(?: in)?|translat\w+|yield\w*|lead(?:s|ing)? to|improv(?:es|ed|ing)|as a result|deliver\w*|consequently|makes?|made|also|daher|deshalb|dadurch)\b|→|=>|因此|所以|从而`)
-	shareOfTime = expr(`(?i)\b(?:takes?|took|accounts? for|is|was|makes? up|spends?|uses?|only|but)\b[^0-9.;]{0,24}$`)
-	timeShare   = expr(`(?i)^ of (?:(?:the|each|every|a|all|our|total|overall) )*(?:decode |decoding |generation |inference |forward |prefill |wall[- ]clock |GPU |run |total )?(?:steps?|time|latency|runtime|iteration|pass|cost)`)
-	timeGain    = expr(`(?i)\b(?:latency|time|tpot|ttft|itl|duration)\b`)
+	partWords   = lazyregexp.New(`(?i)\b(?:sampl(?:ing|er)|attention|softmax|rope|layer ?norm|rms ?norm|gemms?|matmuls?|mlp|ffn|moe|experts?|(?:[a-z]+ )?kernels?|all-?reduces?|communication|detokeni[sz]\w*|tokeni[sz]\w*|schedul(?:er|ing)|logits|top-[kp]|dequanti[sz]\w*|embeddings?|lm[_ -]head|activations?|router|draft model|memory copies|kv[- ]cache (?:reads?|writes?|copies|transfer)|prefill|host overhead|cpu overhead)\b`)
+	wholeThing  = lazyregexp.New(`(?i)\b(?:throughput|tokens?(?: per second|/s)|tok/s|end[- ]to[- ]end|e2e|overall|serving|inference|total (?:latency|time)|qps|requests per second|whole|system)\b`)
+	causes      = lazyregexp.New(`(?i)\b(?:so|therefore|thus|hence|which (?:means?|gives?|results?|yields?|translates?)|mean(?:s|ing)|giv(?:es|ing)|result(?:s|ing)?(?: in)?|translat\w+|yield\w*|lead(?:s|ing)? to|improv(?:es|ed|ing)|as a result|deliver\w*|consequently|makes?|made|also|daher|deshalb|dadurch)\b|→|=>|因此|所以|从而`)
+	shareOfTime = lazyregexp.New(`(?i)\b(?:takes?|took|accounts? for|is|was|makes? up|spends?|uses?|only|but)\b[^0-9.;]{0,24}$`)
+	timeShare   = lazyregexp.New(`(?i)^ of (?:(?:the|each|every|a|all|our|total|overall) )*(?:decode |decoding |generation |inference |forward |prefill |wall[- ]clock |GPU |run |total )?(?:steps?|time|latency|runtime|iteration|pass|cost)`)
+	timeGain    = lazyregexp.New(`(?i)\b(?:latency|time|tpot|ttft|itl|duration)\b`)
 )
 
 // An effect is a gain of a part or of the whole.
@@ -68,7 +69,7 @@ func shareIn(s *sentence) (document.Span, string, bool) {
 }
 
 // anyKernel is a kernel that no name tells from the part before it.
-var anyKernel = expr(`(?i)^(?:(?:faster|new|better|fused|custom|own|quicker|our|this|the|a|optimi[sz]ed) )?kernels?$`)
+var anyKernel = lazyregexp.New(`(?i)^(?:(?:faster|new|better|fused|custom|own|quicker|our|this|the|a|optimi[sz]ed) )?kernels?$`)
 
 // sameWord reports whether two names of parts begin alike.
 func sameWord(a, b string) bool {
@@ -78,7 +79,7 @@ func sameWord(a, b string) bool {
 }
 
 // means are words that make what follows an effect of what they name.
-var means = expr(`(?i)\b(?:with|using|by|through|thanks to|after)\b`)
+var means = lazyregexp.New(`(?i)\b(?:with|using|by|through|thanks to|after)\b`)
 
 // partAndWhole are the gain of a part and behind it that of the whole.
 func partAndWhole(s *sentence) (part, whole effect, ok bool) {
@@ -115,12 +116,12 @@ func partAndWhole(s *sentence) (part, whole effect, ok bool) {
 
 // firstOf reports whether a pattern is met in a text, and before another: "25 % faster sampling
 // throughput" is of the throughput, "a 2x faster kernel for the whole model" is of the kernel.
-func firstOf(text string, wanted, other *expression) bool {
+func firstOf(text string, wanted, other *lazyregexp.Regexp) bool {
 	at, rival := wanted.FindStringIndex(text), other.FindStringIndex(text)
 	return at != nil && (rival == nil || (at[0] < rival[0] && strings.TrimSpace(text[at[1]:rival[0]]) != ""))
 }
 
-var changeVerb = expr(`(?i)\b(?:improv\w+|rais\w+|increas\w+|boost\w*|speeds? up|reduc\w+|cuts?|lower\w*|gives?|gain\w*)\b[^0-9]{0,40}$`)
+var changeVerb = lazyregexp.New(`(?i)\b(?:improv\w+|rais\w+|increas\w+|boost\w*|speeds? up|reduc\w+|cuts?|lower\w*|gives?|gain\w*)\b[^0-9]{0,40}$`)
 
 // clauseAround are the words of a clause before and behind a figure.
 func clauseAround(text string, q *quantity) (before, after string) {
@@ -137,10 +138,10 @@ func clauseAround(text string, q *quantity) (before, after string) {
 	return before, after
 }
 
-var clauseStop = expr(`(?i)[,;:()]|\b(?:so|which|and|but|thus|hence|therefore|resulting|giving|yielding|translat\w+|leads?|with)\b|[0-9](?:%|x)? `)
+var clauseStop = lazyregexp.New(`(?i)[,;:()]|\b(?:so|which|and|but|thus|hence|therefore|resulting|giving|yielding|translat\w+|leads?|with)\b|[0-9](?:%|x)? `)
 
 // verbStop begins what is said of something else.
-var verbStop = expr(`(?i)\b(?:improv(?:es|ed)|ma[kd]es?|gave)\b`)
+var verbStop = lazyregexp.New(`(?i)\b(?:improv(?:es|ed)|ma[kd]es?|gave)\b`)
 
 // speedOf are the factors by which something can have become faster, least and most, as a
 // percentage may be of the time or of the speed.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // A kind is what a figure is of.
@@ -53,7 +54,7 @@ type quantity struct {
 type unit struct {
 	kind    kind
 	scale   float64 // to the base unit
-	pattern *expression
+	pattern *lazyregexp.Regexp
 }
 
 const (
@@ -66,47 +67,47 @@ const (
 
 // units are all units, the longer before the shorter.
 var units = []unit{
-	{tokenRate, 1, expr(`^[ -]?(?:` + tokenWord + perSecond + `|t/s\b|tps\b|TPS\b|tok/sec\b)`)},
-	{tokenRate, 1.0 / 60, expr(`^[ -]?` + tokenWord + perMinute)},
-	{requestRate, 1, expr(`^ ?(?:` + requestWord + perSecond + `|(?i:rps|qps)\b)`)},
-	{requestRate, 1.0 / 60, expr(`^ ?(?:` + requestWord + perMinute + `|(?i:rpm)\b)`)},
-	{tokenRate, 1.0 / 3600, expr(`^[ -]?` + tokenWord + perHour)},
-	{requestRate, 1.0 / 3600, expr(`^ ?` + requestWord + perHour)},
-	{bandwidth, 1000, expr(`^ ?TB(?:/s| per second)`)},
-	{bandwidth, 1, expr(`^ ?GB(?:/s| per second)`)},
-	{compute, 1, expr(`^ ?TFLOPs?(?:/s)?\b|^ ?TFLOPS\b`)},
-	{compute, 1000, expr(`^ ?PFLOPs?(?:/s)?\b|^ ?PFLOPS\b`)},
-	{points, 1, expr(`^ ?(?i:%? ?(?:percentage[- ]points?|prozentpunkte?n?)|% ?points?\b|pp\b|ppt\b)|^ ?个百分点`)},
-	{percent, 1, expr(`^ ?(?:%|(?i:percent|per cent|prozent)\b)`)},
-	{duration, 1e-6, expr(`^ ?(?:ns|nanoseconds?)\b`)},
-	{duration, 1e-3, expr(`^ ?(?:µs|μs|us|microseconds?)\b|^ ?微秒`)},
-	{duration, 1, expr(`^[ -]?(?i:ms|msec|millis(?:econds?)?|milliseconds?|millisekunden)\b|^ ?毫秒`)},
-	{duration, 1000, expr(`^[ -]?(?i:s|secs?|seconds?|sekunden?)\b|^ ?秒`)},
-	{duration, 60_000, expr(`^[ -]?(?i:mins?|minutes?|minuten)\b|^ ?分钟`)},
-	{duration, 3_600_000, expr(`^[ -]?(?i:hours?|hrs?|stunden?)\b|^ ?小时`)},
-	{memory, 1.073741824, expr(`^ ?GiB\b`)},
-	{memory, 1, expr(`^ ?GB\b`)},
-	{memory, 0.001, expr(`^ ?Mi?B\b`)},
-	{memory, 1000, expr(`^ ?Ti?B\b`)},
-	{devices, 1, expr(`^(?:[ -]?[x×])?[ -](?:(?i:nvidia|amd) )?(?:(?i:gpus?|cards?|devices?|accelerators?|npus?)\b|[A-Z]{1,3}[0-9]{2,4}[A-Z]{0,2}s?\b)|^[x×] ?[A-Z]{1,3}[0-9]{2,4}`)},
-	{factor, 1, expr(`^ ?[x×](?:[^A-Za-z0-9]|$)|^[- ]fold\b|^ times (?i:as|faster|higher|more|the|slower|lower|better)\b|^ ?倍`)},
-	{tokens, 1, expr(`^[ -](?i:(?:(?:output|input|prompt|generated|completion|new|total|decoded) )?tokens?)\b`)},
-	{users, 1, expr(`^[ -](?i:(?:concurrent |simultaneous |parallel |active )(?:users?|clients?|streams?|sequences?|requests?|sessions?)|users?|clients?|streams?)\b`)},
-	{requests, 1, expr(`^ (?i:(?:[A-Za-z]+ )?(?:requests|prompts|queries|conversations))\b`)},
+	{tokenRate, 1, lazyregexp.New(`^[ -]?(?:` + tokenWord + perSecond + `|t/s\b|tps\b|TPS\b|tok/sec\b)`)},
+	{tokenRate, 1.0 / 60, lazyregexp.New(`^[ -]?` + tokenWord + perMinute)},
+	{requestRate, 1, lazyregexp.New(`^ ?(?:` + requestWord + perSecond + `|(?i:rps|qps)\b)`)},
+	{requestRate, 1.0 / 60, lazyregexp.New(`^ ?(?:` + requestWord + perMinute + `|(?i:rpm)\b)`)},
+	{tokenRate, 1.0 / 3600, lazyregexp.New(`^[ -]?` + tokenWord + perHour)},
+	{requestRate, 1.0 / 3600, lazyregexp.New(`^ ?` + requestWord + perHour)},
+	{bandwidth, 1000, lazyregexp.New(`^ ?TB(?:/s| per second)`)},
+	{bandwidth, 1, lazyregexp.New(`^ ?GB(?:/s| per second)`)},
+	{compute, 1, lazyregexp.New(`^ ?TFLOPs?(?:/s)?\b|^ ?TFLOPS\b`)},
+	{compute, 1000, lazyregexp.New(`^ ?PFLOPs?(?:/s)?\b|^ ?PFLOPS\b`)},
+	{points, 1, lazyregexp.New(`^ ?(?i:%? ?(?:percentage[- ]points?|prozentpunkte?n?)|% ?points?\b|pp\b|ppt\b)|^ ?个百分点`)},
+	{percent, 1, lazyregexp.New(`^ ?(?:%|(?i:percent|per cent|prozent)\b)`)},
+	{duration, 1e-6, lazyregexp.New(`^ ?(?:ns|nanoseconds?)\b`)},
+	{duration, 1e-3, lazyregexp.New(`^ ?(?:µs|μs|us|microseconds?)\b|^ ?微秒`)},
+	{duration, 1, lazyregexp.New(`^[ -]?(?i:ms|msec|millis(?:econds?)?|milliseconds?|millisekunden)\b|^ ?毫秒`)},
+	{duration, 1000, lazyregexp.New(`^[ -]?(?i:s|secs?|seconds?|sekunden?)\b|^ ?秒`)},
+	{duration, 60_000, lazyregexp.New(`^[ -]?(?i:mins?|minutes?|minuten)\b|^ ?分钟`)},
+	{duration, 3_600_000, lazyregexp.New(`^[ -]?(?i:hours?|hrs?|stunden?)\b|^ ?小时`)},
+	{memory, 1.073741824, lazyregexp.New(`^ ?GiB\b`)},
+	{memory, 1, lazyregexp.New(`^ ?GB\b`)},
+	{memory, 0.001, lazyregexp.New(`^ ?Mi?B\b`)},
+	{memory, 1000, lazyregexp.New(`^ ?Ti?B\b`)},
+	{devices, 1, lazyregexp.New(`^(?:[ -]?[x×])?[ -](?:(?i:nvidia|amd) )?(?:(?i:gpus?|cards?|devices?|accelerators?|npus?)\b|[A-Z]{1,3}[0-9]{2,4}[A-Z]{0,2}s?\b)|^[x×] ?[A-Z]{1,3}[0-9]{2,4}`)},
+	{factor, 1, lazyregexp.New(`^ ?[x×](?:[^A-Za-z0-9]|$)|^[- ]fold\b|^ times (?i:as|faster|higher|more|the|slower|lower|better)\b|^ ?倍`)},
+	{tokens, 1, lazyregexp.New(`^[ -](?i:(?:(?:output|input|prompt|generated|completion|new|total|decoded) )?tokens?)\b`)},
+	{users, 1, lazyregexp.New(`^[ -](?i:(?:concurrent |simultaneous |parallel |active )(?:users?|clients?|streams?|sequences?|requests?|sessions?)|users?|clients?|streams?)\b`)},
+	{requests, 1, lazyregexp.New(`^ (?i:(?:[A-Za-z]+ )?(?:requests|prompts|queries|conversations))\b`)},
 }
 
 var (
-	figureStart = expr(`[-+−]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)`)
-	suffix      = expr(`^((?:[kKM]|[KMG]i))\b|^ ?(万|(?i:thousand|million|billion|mn|bn))\b|^ ?(万)|^ ?([kKM])(?: ?(?i:tok|tks?\b|t/s|tps|req))|^(m)(?: (?i:tok|req|prompts|queries))`)
+	figureStart = lazyregexp.New(`[-+−]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)`)
+	suffix      = lazyregexp.New(`^((?:[kKM]|[KMG]i))\b|^ ?(万|(?i:thousand|million|billion|mn|bn))\b|^ ?(万)|^ ?([kKM])(?: ?(?i:tok|tks?\b|t/s|tps|req))|^(m)(?: (?i:tok|req|prompts|queries))`)
 	multiples   = map[string]float64{"k": 1e3, "m": 1e6, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "万": 1e4, "thousand": 1e3, "million": 1e6, "mn": 1e6, "billion": 1e9, "bn": 1e9}
-	ofOne       = expr(`^(?i: ?(?:/|per|pro|for each|each) ?(?:(user|request|req|stream|sequence|client|session)|(gpu|device|card|npu|chip|accelerator|h100|h200|a100|b200))s?\b| (?:on |for |from )?each (?:(user|client|stream|request)|(gpu|device|card))\b)`)
-	eachBefore  = expr(`(?i)\b(?:(?:each|every|one|a single) (user|client|stream|request)|(?:each|every) (gpu|device|card)|(users|clients|streams|requests|sessions) each|(gpus|devices|cards) each|each of (?:the |our |all )?[0-9]+ (?:(?:concurrent )?(users|clients|streams|requests|sessions)|(gpus|devices|cards)))\b[^0-9]{0,24}$`)
-	aboutWords  = expr(`(?i)(?:[~≈]|\b(?:about|around|approximately|approx\.?|roughly|some|circa|ca\.|etwa|rund|ungefähr|order of)|约|大约)\s*(?:an? |the )?$`)
-	leastWords  = expr(`(?i)(?:[>≥]|\b(?:more than|over|at least|above|exceed(?:s|ing)?|beyond|no less than|mehr als|über|mindestens|well over|better than)|超过)\s*(?:an? )?$`)
-	mostWords   = expr(`(?i)(?:[<≤]|\b(?:up to|at most|less than|under|below|as much as|bis zu|höchstens|no more than|as high as|within)|最多|高达)\s*(?:an? )?$`)
-	nearlyWords = expr(`(?i)(?:\b(?:nearly|almost|close to|just under|just shy of|knapp)|近|接近)\s*(?:an? )?$`)
-	rangeAfter  = expr(`^ ?(?:[-–—…~]|\.\.+) ?[0-9]`)
-	rangeWords  = expr(`(?:[0-9%xsKkM] ?(?:[-–—…~]|\.\.+) ?|±\s?)$`)
+	ofOne       = lazyregexp.New(`^(?i: ?(?:/|per|pro|for each|each) ?(?:(user|request|req|stream|sequence|client|session)|(gpu|device|card|npu|chip|accelerator|h100|h200|a100|b200))s?\b| (?:on |for |from )?each (?:(user|client|stream|request)|(gpu|device|card))\b)`)
+	eachBefore  = lazyregexp.New(`(?i)\b(?:(?:each|every|one|a single) (user|client|stream|request)|(?:each|every) (gpu|device|card)|(users|clients|streams|requests|sessions) each|(gpus|devices|cards) each|each of (?:the |our |all )?[0-9]+ (?:(?:concurrent )?(users|clients|streams|requests|sessions)|(gpus|devices|cards)))\b[^0-9]{0,24}$`)
+	aboutWords  = lazyregexp.New(`(?i)(?:[~≈]|\b(?:about|around|approximately|approx\.?|roughly|some|circa|ca\.|etwa|rund|ungefähr|order of)|约|大约)\s*(?:an? |the )?$`)
+	leastWords  = lazyregexp.New(`(?i)(?:[>≥]|\b(?:more than|over|at least|above|exceed(?:s|ing)?|beyond|no less than|mehr als|über|mindestens|well over|better than)|超过)\s*(?:an? )?$`)
+	mostWords   = lazyregexp.New(`(?i)(?:[<≤]|\b(?:up to|at most|less than|under|below|as much as|bis zu|höchstens|no more than|as high as|within)|最多|高达)\s*(?:an? )?$`)
+	nearlyWords = lazyregexp.New(`(?i)(?:\b(?:nearly|almost|close to|just under|just shy of|knapp)|近|接近)\s*(?:an? )?$`)
+	rangeAfter  = lazyregexp.New(`^ ?(?:[-–—…~]|\.\.+) ?[0-9]`)
+	rangeWords  = lazyregexp.New(`(?:[0-9%xsKkM] ?(?:[-–—…~]|\.\.+) ?|±\s?)$`)
 )
 
 // quantitiesIn are the figures of a sentence.
@@ -138,12 +139,12 @@ func quantitiesIn(text string) []quantity {
 }
 
 var (
-	nameBefore = expr(`[A-Za-z0-9_.#:/@]$|[A-Za-z]-$|[0-9][,.]$|\b(?:v|version|step|section|table|fig(?:ure)?|port|line|row|pr|issue|seed) ?$`)
-	nameAfter  = expr(`^(?:[:_][0-9A-Za-z]|\.[0-9]|,[0-9]|-[0-9]{2}-|[A-Za-z]+[0-9]|/[0-9]|B\b)`)
+	nameBefore = lazyregexp.New(`[A-Za-z0-9_.#:/@]$|[A-Za-z]-$|[0-9][,.]$|\b(?:v|version|step|section|table|fig(?:ure)?|port|line|row|pr|issue|seed) ?$`)
+	nameAfter  = lazyregexp.New(`^(?:[:_][0-9A-Za-z]|\.[0-9]|,[0-9]|-[0-9]{2}-|[A-Za-z]+[0-9]|/[0-9]|B\b)`)
 	// "8xH200" is eight cards.
-	joinedCards = expr(`^[x×][A-Z]{1,3}[0-9]{2,4}\b`)
-	wordBefore  = expr(`[A-Za-z_.:/]$`)
-	currency    = expr(`[$€£]$`)
+	joinedCards = lazyregexp.New(`^[x×][A-Z]{1,3}[0-9]{2,4}\b`)
+	wordBefore  = lazyregexp.New(`[A-Za-z_.:/]$`)
+	currency    = lazyregexp.New(`[$€£]$`)
 )
 
 // partOfName reports whether digits belong to a name, a version, a date or a time of day.

@@ -3,6 +3,8 @@ package statement
 import (
 	"fmt"
 	"testing"
+
+	"ossian/internal/lazyregexp"
 )
 
 // Figures of prose are read with their units in one base unit, and digits of names are none.
@@ -47,5 +49,12 @@ func TestRoundingOfProse(t *testing.T) {
 		if q := quantitiesIn(c.text); len(q) != 1 || q[0].number.Half < 0.999*c.half || q[0].number.Half > 1.001*c.half {
 			t.Errorf("%q: %+v, want half a unit of %g", c.text, q, c.half)
 		}
+	}
+}
+
+// TestExpressions: an expression that is none would end the program at its first use.
+func TestExpressions(t *testing.T) {
+	if err := lazyregexp.Check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 var (
-	bracketOpens = expr(`^ ?\((?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?$`)
-	samePhrase   = expr(`(?i)^,? ?(?:i\.e\.|that is|which is|= |or in other words|d\.h\.|das sind),? ?(?:about |~|≈)?$`)
-	saidAgain    = expr(`\((?:i\.e\.|= ?|≈ ?)`)
-	bracketEnds  = expr(`^ ?\)`)
+	bracketOpens = lazyregexp.New(`^ ?\((?:i\.e\.,? |= ?|~ ?|≈ ?|or |about )?$`)
+	samePhrase   = lazyregexp.New(`(?i)^,? ?(?:i\.e\.|that is|which is|= |or in other words|d\.h\.|das sind),? ?(?:about |~|≈)?$`)
+	saidAgain    = lazyregexp.New(`\((?:i\.e\.|= ?|≈ ?)`)
+	bracketEnds  = lazyregexp.New(`^ ?\)`)
 )
 
 // checkEquivalents compares a figure with the same one in another unit: "0.5 s (500 ms)".
@@ -45,7 +46,7 @@ func (c *checker) checkEquivalents(s *sentence) {
 }
 
 // perMinuteWords turn a count into a rate: "2,400 requests per minute".
-var perMinuteWords = expr(`(?i)^ ?(?:/|per|an?) ?(?:(sec(?:ond)?\b)|(min(?:ute)?\b)|(hour\b)|(day\b))`)
+var perMinuteWords = lazyregexp.New(`(?i)^ ?(?:/|per|an?) ?(?:(sec(?:ond)?\b)|(min(?:ute)?\b)|(hour\b)|(day\b))`)
 
 // perMinuteCount is a count with words that make it a rate as a rate.
 func perMinuteCount(text string, q quantity) quantity {
@@ -78,11 +79,11 @@ func convertible(a, b *quantity) bool {
 }
 
 var (
-	lessens   = expr(`(?i)\b(?:reduc(?:es?|ed|ing)|cuts?|lower(?:s|ed)?|decreas(?:es?|ed)|sav(?:es?|ed|ing)|shrinks?|shorten(?:s|ed)?|drop(?:s|ped)?|fell|declin(?:es|ed))\b[^0-9.;]{0,40}$`)
-	reduction = expr(`(?i)^ ?(?:reduction|less|lower|fewer|saved|savings?|decrease|shorter|smaller)\b`)
-	wholeOf   = expr(`(?i)\b(?:MFU|MBU|HFU|cache hit rate|hit rate|acceptance rate|success rate|(?:model )?(?:flops?|bandwidth) utili[sz]ation|GPU utili[sz]ation|SM occupancy|memory bandwidth utili[sz]ation)\b[^0-9.;]{0,30}$`)
-	ofPeak    = expr(`(?i)^ ?of (?:the )?(?:theoretical |peak |hardware )?(?:peak\b|memory bandwidth|bandwidth|roofline|peak flops|flops|HBM)`)
-	improves  = expr(`(?i)\b(?:from|by|faster|improv\w+|increas\w+|relative)\b[^0-9.;]{0,20}$`)
+	lessens   = lazyregexp.New(`(?i)\b(?:reduc(?:es?|ed|ing)|cuts?|lower(?:s|ed)?|decreas(?:es?|ed)|sav(?:es?|ed|ing)|shrinks?|shorten(?:s|ed)?|drop(?:s|ped)?|fell|declin(?:es|ed))\b[^0-9.;]{0,40}$`)
+	reduction = lazyregexp.New(`(?i)^ ?(?:reduction|less|lower|fewer|saved|savings?|decrease|shorter|smaller)\b`)
+	wholeOf   = lazyregexp.New(`(?i)\b(?:MFU|MBU|HFU|cache hit rate|hit rate|acceptance rate|success rate|(?:model )?(?:flops?|bandwidth) utili[sz]ation|GPU utili[sz]ation|SM occupancy|memory bandwidth utili[sz]ation)\b[^0-9.;]{0,30}$`)
+	ofPeak    = lazyregexp.New(`(?i)^ ?of (?:the )?(?:theoretical |peak |hardware )?(?:peak\b|memory bandwidth|bandwidth|roofline|peak flops|flops|HBM)`)
+	improves  = lazyregexp.New(`(?i)\b(?:from|by|faster|improv\w+|increas\w+|relative)\b[^0-9.;]{0,20}$`)
 )
 
 // checkBounds looks for shares above the whole.
@@ -102,7 +103,7 @@ func (c *checker) checkBounds(s *sentence) {
 	}
 }
 
-var clockRange = expr(`\b([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\s*(?:to|–|—|-|until|till|bis|→|and)\s*([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\b`)
+var clockRange = lazyregexp.New(`\b([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\s*(?:to|–|—|-|until|till|bis|→|and)\s*([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))?\b`)
 
 // checkClock compares a duration in brackets with the times of day before it.
 func (c *checker) checkClock(s *sentence) {
@@ -136,9 +137,9 @@ func (c *checker) checkClock(s *sentence) {
 }
 
 var (
-	runsText  = expr(`(?i)\b(?:runs?|trials?|repetitions?|repeats?|seeds?|measurements?)\b`)
-	meanLater = expr(`(?i)(?:average|mean|avg\.?|Mittel\w*)(?: of| is|:| =|,)?(?: about)? ?$`)
-	listComma = expr(`^ ?(?:,|,? and|,? und|;|/) ?$`)
+	runsText  = lazyregexp.New(`(?i)\b(?:runs?|trials?|repetitions?|repeats?|seeds?|measurements?)\b`)
+	meanLater = lazyregexp.New(`(?i)(?:average|mean|avg\.?|Mittel\w*)(?: of| is|:| =|,)?(?: about)? ?$`)
+	listComma = lazyregexp.New(`^ ?(?:,|,? and|,? und|;|/) ?$`)
 )
 
 // checkRuns compares a mean with the runs that a sentence lists.
@@ -206,16 +207,16 @@ func meanOf(listed []document.Number, printed document.Number) bool {
 }
 
 // An equation in words: "1,000 requests × 256 tokens = 256,000 tokens".
-var equation = expr(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?(?:=| is | are | makes? | gives? | equals? )(?:~|≈|about |only )? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%| ?[x×]| times|-)?`)
+var equation = lazyregexp.New(`\b([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?)( x | ?[×*·÷] ?| / )([0-9][0-9,]*(?:\.[0-9]+)?)( ?[A-Za-z/ ]{0,24}?) ?(?:=| is | are | makes? | gives? | equals? )(?:~|≈|about |only )? ?([0-9][0-9,]*(?:\.[0-9]+)?)(k\b|K\b|M\b| ?%| ?[x×]| times|-)?`)
 
 // The size of so many things each of which has a size that is said elsewhere.
 var (
-	bytesBehind = expr(`^ ?(?:[KMGT]i?)?B\b`)
-	bytesWithin = expr(`(?i)\d ?(?:[kmgt]i?)?b\b|bytes?\b`)
+	bytesBehind = lazyregexp.New(`^ ?(?:[KMGT]i?)?B\b`)
+	bytesWithin = lazyregexp.New(`(?i)\d ?(?:[kmgt]i?)?b\b|bytes?\b`)
 )
 
 // operator is what goes on with a longer equation.
-var operator = expr(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·÷=−] ?[A-Za-z$~≈]{1,12} ?$`)
+var operator = lazyregexp.New(`(?:[-+*/×·÷=−^(.,0-9]|\bx) ?$|[-+*/×·÷=−] ?[A-Za-z$~≈]{1,12} ?$`)
 
 // checkEquations calculates what a sentence calculates.
 func (c *checker) checkEquations(s *sentence) {
@@ -250,7 +251,7 @@ func (c *checker) checkEquations(s *sentence) {
 }
 
 var (
-	slashedNames   = expr(`(?i)\b((?:p[0-9]{2}(?:\.9)?|median|min|max)(?: ?/ ?(?:p[0-9]{2}(?:\.9)?|median|min|max)){1,5})\b[^0-9.;]{0,40}?([0-9][0-9,]*(?:\.[0-9]+)?(?: ?/ ?[0-9][0-9,]*(?:\.[0-9]+)?){1,5}) ?(?:ms|s|seconds|µs)\b`)
+	slashedNames   = lazyregexp.New(`(?i)\b((?:p[0-9]{2}(?:\.9)?|median|min|max)(?: ?/ ?(?:p[0-9]{2}(?:\.9)?|median|min|max)){1,5})\b[^0-9.;]{0,40}?([0-9][0-9,]*(?:\.[0-9]+)?(?: ?/ ?[0-9][0-9,]*(?:\.[0-9]+)?){1,5}) ?(?:ms|s|seconds|µs)\b`)
 	slashStatistic = map[string]int{"min": 0, "p25": 25, "p50": 50, "median": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99, "max": 1000}
 )
 

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // A sentence with its figures and where it begins.
@@ -28,11 +29,11 @@ type paragraph struct {
 const maxLength = 4 << 10
 
 var (
-	listStart  = expr(`^\s*(?:[-*•+]\s+|[0-9]{1,2}[.)]\s+)`)
-	ownLine    = expr(`^\s*(?:#{1,6}\s|-{3,}|={3,}|\*{3,}|<|\$ |!\[|\[[0-9^])`)
-	quoteStart = expr(`^(?:\s*>)+\s?`)
-	tagOnly    = expr(`(?i)<t[dhr][ >]|</table`)
-	keyedLine  = expr(`^\s*[A-Za-z][^:=|]{1,60}\s*[:=]\s*[-+0-9.,]+\s*[^.]{0,24}$`)
+	listStart  = lazyregexp.New(`^\s*(?:[-*•+]\s+|[0-9]{1,2}[.)]\s+)`)
+	ownLine    = lazyregexp.New(`^\s*(?:#{1,6}\s|-{3,}|={3,}|\*{3,}|<|\$ |!\[|\[[0-9^])`)
+	quoteStart = lazyregexp.New(`^(?:\s*>)+\s?`)
+	tagOnly    = lazyregexp.New(`(?i)<t[dhr][ >]|</table`)
+	keyedLine  = lazyregexp.New(`^\s*[A-Za-z][^:=|]{1,60}\s*[:=]\s*[-+0-9.,]+\s*[^.]{0,24}$`)
 )
 
 // paragraphsOf are the paragraphs of a document.
@@ -79,7 +80,7 @@ func paragraphsOf(doc *document.Document) []paragraph {
 }
 
 // abbreviated are words before a point that ends no sentence.
-var abbreviated = expr(`(?i)(?:\b(?:i\.e|e\.g|vs|approx|ca|etc|cf|fig|no|resp|bzw|z\.B|d\.h|max|min|avg|incl)|^\s*[0-9]{1,2})$`)
+var abbreviated = lazyregexp.New(`(?i)(?:\b(?:i\.e|e\.g|vs|approx|ca|etc|cf|fig|no|resp|bzw|z\.B|d\.h|max|min|avg|incl)|^\s*[0-9]{1,2})$`)
 
 // newParagraph splits a text into sentences; line breaks tell the line of each.
 func newParagraph(text string, line int, list bool) paragraph {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // A grid is a table as rows of one comparison each.
@@ -34,13 +35,13 @@ type entry struct {
 }
 
 var (
-	changeHeader = expr(`(?i)\bgain\b|delta|[Δ∆]|\bdiff(?:erence)?\b|change|improve|speed-?up|increase|reduction|uplift|\bratio\b|boost|saving|saved|\bfactor\b|faster|slowdown|overhead|better|\bscaling\b|^\W*(?:x|vs\.?\b.*)\W*$|提升|变化|加速|Änderung|Veränderung|Gewinn|Verbesserung`)
-	improvement  = expr(`(?i)gain|improve|speed-?up|uplift|boost|saving|saved|faster|better|reduction|decrease|lower|提升|Verbesserung|Gewinn`)
-	lessHeader   = expr(`(?i)reduction|saving|saved|decrease|lower|slow|overhead|loss|drop|regress`)
-	configHeader = expr(`(?i)batch|concurr|\busers?\b|\btp\b|\bgpus?\b|\blen|length|\bisl\b|\bosl\b|\bsize\b|param|\bmodel|\bseq|requests?\b|\bqps\b|\brate\b|layers|nodes|\bnum|#|count|ctx|context|\bngl\b|\bcost\b|price|date|version|rank|shape|\b[mnk]\b|dim|heads|block|threads?|prompts?$`)
-	stateHeader  = expr(`(?i)\b(?:baseline|before|default|original|without|w/o|unoptimi[sz]ed|reference|stock|old|base|main|master|upstream|vanilla|current|prev(?:ious)?|naive|fused|unfused|triton|flashinfer|flash-?attention|fa[234]|cutlass|cublas|deepgemm|marlin|torch|pytorch|compiled?|hf|transformers|[abhlr][0-9]{2,3}s?|rtx ?[0-9]{4}|mi3[0-9]{2}x?|[td]p ?=? ?[0-9]{1,2}|[0-9]{1,2} ?x? ?gpus?|after|new|now|ours?|this pr|pr|tuned|optimi[sz]ed|patched|patch|with|w/|candidate|proposed|updated|branch|enabled|disabled|on|off|vllm|sglang|tensorrt-?llm|trt-?llm|tgi|lmdeploy|llama\.cpp|ollama|ossian|eager|graphs?|fp(?:4|8|16|32)|bf16|int[48]|awq|gptq|nvfp4|mxfp4|w[48]a(?:8|16)|vorher|nachher|pre|post|left|right)\b|^\W*(?:[A-Da-d]|v?[0-9]+(?:\.[0-9]+)+(?:\.?(?:post|rc)[0-9]+)?)\W*$|优化|之前|之后|[前后]$`)
-	timeWords    = expr(`(?i)latency|\btime|ttft|tpot|\bitl\b|e2e|\bms\b|duration|seconds|memory|vram|\bcost\b|延迟|时延|Latenz|Zeit`)
-	rateWords    = expr(`(?i)throughput|tok(?:en)?s?/s|tokens? per|req(?:uests?)?/s|\b(?:tps|qps|rps)\b|t/s|bandwidth|flops|吞吐|Durchsatz`)
+	changeHeader = lazyregexp.New(`(?i)\bgain\b|delta|[Δ∆]|\bdiff(?:erence)?\b|change|improve|speed-?up|increase|reduction|uplift|\bratio\b|boost|saving|saved|\bfactor\b|faster|slowdown|overhead|better|\bscaling\b|^\W*(?:x|vs\.?\b.*)\W*$|提升|变化|加速|Änderung|Veränderung|Gewinn|Verbesserung`)
+	improvement  = lazyregexp.New(`(?i)gain|improve|speed-?up|uplift|boost|saving|saved|faster|better|reduction|decrease|lower|提升|Verbesserung|Gewinn`)
+	lessHeader   = lazyregexp.New(`(?i)reduction|saving|saved|decrease|lower|slow|overhead|loss|drop|regress`)
+	configHeader = lazyregexp.New(`(?i)batch|concurr|\busers?\b|\btp\b|\bgpus?\b|\blen|length|\bisl\b|\bosl\b|\bsize\b|param|\bmodel|\bseq|requests?\b|\bqps\b|\brate\b|layers|nodes|\bnum|#|count|ctx|context|\bngl\b|\bcost\b|price|date|version|rank|shape|\b[mnk]\b|dim|heads|block|threads?|prompts?$`)
+	stateHeader  = lazyregexp.New(`(?i)\b(?:baseline|before|default|original|without|w/o|unoptimi[sz]ed|reference|stock|old|base|main|master|upstream|vanilla|current|prev(?:ious)?|naive|fused|unfused|triton|flashinfer|flash-?attention|fa[234]|cutlass|cublas|deepgemm|marlin|torch|pytorch|compiled?|hf|transformers|[abhlr][0-9]{2,3}s?|rtx ?[0-9]{4}|mi3[0-9]{2}x?|[td]p ?=? ?[0-9]{1,2}|[0-9]{1,2} ?x? ?gpus?|after|new|now|ours?|this pr|pr|tuned|optimi[sz]ed|patched|patch|with|w/|candidate|proposed|updated|branch|enabled|disabled|on|off|vllm|sglang|tensorrt-?llm|trt-?llm|tgi|lmdeploy|llama\.cpp|ollama|ossian|eager|graphs?|fp(?:4|8|16|32)|bf16|int[48]|awq|gptq|nvfp4|mxfp4|w[48]a(?:8|16)|vorher|nachher|pre|post|left|right)\b|^\W*(?:[A-Da-d]|v?[0-9]+(?:\.[0-9]+)+(?:\.?(?:post|rc)[0-9]+)?)\W*$|优化|之前|之后|[前后]$`)
+	timeWords    = lazyregexp.New(`(?i)latency|\btime|ttft|tpot|\bitl\b|e2e|\bms\b|duration|seconds|memory|vram|\bcost\b|延迟|时延|Latenz|Zeit`)
+	rateWords    = lazyregexp.New(`(?i)throughput|tok(?:en)?s?/s|tokens? per|req(?:uests?)?/s|\b(?:tps|qps|rps)\b|t/s|bandwidth|flops|吞吐|Durchsatz`)
 )
 
 // checkStates checks the changes of a table against the states beside them, read by rows and
@@ -71,7 +72,7 @@ func gridOf(table *document.Table) grid {
 	return out
 }
 
-var leadingSign = expr(`^[~≈]?\s*[+\-−]`)
+var leadingSign = lazyregexp.New(`^[~≈]?\s*[+\-−]`)
 
 // readEntry reads a cell: a figure at its beginning, and a change.
 func readEntry(text string, inside bool) entry {
@@ -194,7 +195,7 @@ func (c *checker) reportFactor(g *grid, r, column int, base *quantity, a int) {
 }
 
 // intervals are what makes a change an estimate of its own.
-var intervals = expr(`±|\[\s?[-+−]?[0-9.]+\s?%?\s?[,;…]|95 ?%`)
+var intervals = lazyregexp.New(`±|\[\s?[-+−]?[0-9.]+\s?%?\s?[,;…]|95 ?%`)
 
 // joined are the texts of the cells of a column.
 func joined(g *grid, rows []int, column int) string {

@@ -11,20 +11,21 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 var (
-	severalTokens = expr(`(?i)specul|eagle|\bdraft|\bmtp\b|medusa|lookahead|n-?gram|multi-token|lookup decod|early exit|layer skip|diffusion|pruned|sparsity|sparse|jacobi|parallel decod|offload`)
-	hypothetical  = expr(`(?i)\b(?:theoretical\w*|bound|limit|roofline|would|ideal\w*|expect\w*|estimat\w*|target|goal|cannot|can't|not|never|impossible|claims?|at most|upper)\b`)
-	promptSpeed   = expr(`(?i)\b(?:input|prompts?|prefill|pp[0-9]+|total|ingest\w*|combined|aggregate)\b`)
-	weightBits    = expr(`(?i)\bi?q([1-8])(?:_[a-z0-9_]+)?\b|\b([1-8])[- ]?bits?\b|\b([0-9](?:\.[0-9]+)?) ?bpw\b`)
-	weightNames   = expr(`(?i)\b(?:(mxfp4|nvfp4|fp4|int4|awq|gptq|w4a16|w4a8|nf4)|(fp8|int8|w8a8|w8a16)|(bf16|fp16|bfloat16|float16|half precision))\b`)
-	parallelSize  = expr(`(?i)\btp ?(?:size)? ?[=:]? ?([0-9]{1,2})\b|tensor[- ]parallel(?:ism|[- ]size)?(?: of| =|=|:| ) ?([0-9]{1,2})\b|-tp ([0-9]{1,2})\b`)
-	countedCards  = expr(`(?i)\b([0-9]{1,3}) ?[x×] ?(?:nvidia |amd )?[a-z]|\b([0-9]{1,3}) (?:nvidia |amd )?(?:gpus?|cards?|devices?|[a-z]{1,3}[0-9]{2,4}[a-z]{0,2}s)\b|[a-z0-9] ?[x×] ?([0-9]{1,2})\b|\b(two|dual|three|four|eight|quad)\b`)
-	manyCards     = expr(`(?i)\b(?:dgx|hgx|cluster|multi-?gpu|nodes|nvl72|nvlink|gpus)\b`)
-	generatesOne  = expr(`(?i)\btg ?[0-9]{1,5}\b`)
+	severalTokens = lazyregexp.New(`(?i)specul|eagle|\bdraft|\bmtp\b|medusa|lookahead|n-?gram|multi-token|lookup decod|early exit|layer skip|diffusion|pruned|sparsity|sparse|jacobi|parallel decod|offload`)
+	hypothetical  = lazyregexp.New(`(?i)\b(?:theoretical\w*|bound|limit|roofline|would|ideal\w*|expect\w*|estimat\w*|target|goal|cannot|can't|not|never|impossible|claims?|at most|upper)\b`)
+	promptSpeed   = lazyregexp.New(`(?i)\b(?:input|prompts?|prefill|pp[0-9]+|total|ingest\w*|combined|aggregate)\b`)
+	weightBits    = lazyregexp.New(`(?i)\bi?q([1-8])(?:_[a-z0-9_]+)?\b|\b([1-8])[- ]?bits?\b|\b([0-9](?:\.[0-9]+)?) ?bpw\b`)
+	weightNames   = lazyregexp.New(`(?i)\b(?:(mxfp4|nvfp4|fp4|int4|awq|gptq|w4a16|w4a8|nf4)|(fp8|int8|w8a8|w8a16)|(bf16|fp16|bfloat16|float16|half precision))\b`)
+	parallelSize  = lazyregexp.New(`(?i)\btp ?(?:size)? ?[=:]? ?([0-9]{1,2})\b|tensor[- ]parallel(?:ism|[- ]size)?(?: of| =|=|:| ) ?([0-9]{1,2})\b|-tp ([0-9]{1,2})\b`)
+	countedCards  = lazyregexp.New(`(?i)\b([0-9]{1,3}) ?[x×] ?(?:nvidia |amd )?[a-z]|\b([0-9]{1,3}) (?:nvidia |amd )?(?:gpus?|cards?|devices?|[a-z]{1,3}[0-9]{2,4}[a-z]{0,2}s)\b|[a-z0-9] ?[x×] ?([0-9]{1,2})\b|\b(two|dual|three|four|eight|quad)\b`)
+	manyCards     = lazyregexp.New(`(?i)\b(?:dgx|hgx|cluster|multi-?gpu|nodes|nvl72|nvlink|gpus)\b`)
+	generatesOne  = lazyregexp.New(`(?i)\btg ?[0-9]{1,5}\b`)
 	// Families whose names tell the parameters of all experts, not those of a token.
-	mixtures = expr(`(?i)deepseek|glm|mixtral|granite|kimi|minimax|ernie|hunyuan|llama-?4|scout|maverick|qwen3[.-](?:next|5)|moe`)
+	mixtures = lazyregexp.New(`(?i)deepseek|glm|mixtral|granite|kimi|minimax|ernie|hunyuan|llama-?4|scout|maverick|qwen3[.-](?:next|5)|moe`)
 )
 
 // bestOf are bandwidths in GB/s of the fastest card that a name stands for, where the usual
@@ -300,7 +301,7 @@ func (c *checker) checkStreamRows(table *document.Table) {
 	}
 }
 
-var streamHeader = expr(`(?i)^\W*(?:batch(?:[ _-]size)?|bs|concurrency|max[ _-]concurrency|concurrent (?:requests|users)|users|clients|streams)\W*$`)
+var streamHeader = lazyregexp.New(`(?i)^\W*(?:batch(?:[ _-]size)?|bs|concurrency|max[ _-]concurrency|concurrent (?:requests|users)|users|clients|streams)\W*$`)
 
 // clipped is a text that fits in a finding.
 func clipped(text string) string {
@@ -312,7 +313,7 @@ func clipped(text string) string {
 	return string(runes)
 }
 
-var readsMemory = expr(`(?i)memory bandwidth|\bhbm\b|dram|bandwidth`)
+var readsMemory = lazyregexp.New(`(?i)memory bandwidth|\bhbm\b|dram|bandwidth`)
 
 // checkRead compares a bandwidth that is said to be reached with that of the card.
 func (c *checker) checkRead(s *sentence) {
@@ -328,4 +329,4 @@ func (c *checker) checkRead(s *sentence) {
 	}
 }
 
-var nvlink = expr(`(?i)nvlink|interconnect|all-?reduce|\bl2\b|shared memory|sram|cache bandwidth|aggregate|in total|effective`)
+var nvlink = lazyregexp.New(`(?i)nvlink|interconnect|all-?reduce|\bl2\b|shared memory|sram|cache bandwidth|aggregate|in total|effective`)

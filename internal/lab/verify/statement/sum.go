@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 var (
-	totalBefore = expr(`(?i)(?:\btotal\w*|together|\bwith both\b|combined|\badd(?:s|ing)? up|altogether|\bin all\b|\boverall\b|\bsums?\b|cumulative\w*|insgesamt|zusammen|合计|总共|总计)[^0-9.;]{0,40}$`)
-	totalAfter  = expr(`(?i)^ ?(?:[a-z]+ ){0,2}(?:in total|total|together|combined|overall|altogether)\b`)
-	shareWords  = expr(`(?i)\b(?:takes?|accounts? for|share|breakdown|of (?:the|a|each) (?:step|time|total)|spends?|utili[sz]ation|traffic|requests)\b`)
-	gainWords   = expr(`(?i)` + upWords + `|` + quickWords + `|` + downWords + `|\bgives?\b|\badds?\b|\bspeed`)
+	totalBefore = lazyregexp.New(`(?i)(?:\btotal\w*|together|\bwith both\b|combined|\badd(?:s|ing)? up|altogether|\bin all\b|\boverall\b|\bsums?\b|cumulative\w*|insgesamt|zusammen|合计|总共|总计)[^0-9.;]{0,40}$`)
+	totalAfter  = lazyregexp.New(`(?i)^ ?(?:[a-z]+ ){0,2}(?:in total|total|together|combined|overall|altogether)\b`)
+	shareWords  = lazyregexp.New(`(?i)\b(?:takes?|accounts? for|share|breakdown|of (?:the|a|each) (?:step|time|total)|spends?|utili[sz]ation|traffic|requests)\b`)
+	gainWords   = lazyregexp.New(`(?i)` + upWords + `|` + quickWords + `|` + downWords + `|\bgives?\b|\badds?\b|\bspeed`)
 )
 
 // checkSum looks in a sentence for gains of several options whose total is their sum.
@@ -35,7 +36,7 @@ func (c *checker) checkSum(s *sentence) {
 }
 
 // derived makes a total follow from the gains before it.
-var derived = expr(`(?i)(?:\b(?:so|thus|hence|therefore|consequently|which (?:makes|gives|is|means)|adds? up|sums?)\b|=|⇒|=>)`)
+var derived = lazyregexp.New(`(?i)(?:\b(?:so|thus|hence|therefore|consequently|which (?:makes|gives|is|means)|adds? up|sums?)\b|=|⇒|=>)`)
 
 // checkAdded compares a total with the sum and the product of its parts.
 func (c *checker) checkAdded(s *sentence, parts []quantity, total *quantity) {
@@ -107,9 +108,9 @@ func (c *checker) checkSumOfSentences(p *paragraph) {
 	c.checkSum(&joined)
 }
 
-var reducing = expr(`(?i)\b(?:cuts?|reduc\w+|lower\w*|sav\w+|decreas\w+|less)\b`)
+var reducing = lazyregexp.New(`(?i)\b(?:cuts?|reduc\w+|lower\w*|sav\w+|decreas\w+|less)\b`)
 
-var listedGain = expr(`^.{3,60}[:–—-] ?$`)
+var listedGain = lazyregexp.New(`^.{3,60}[:–—-] ?$`)
 
 // checkLists looks for lists of gains, one an item, whose total behind them is their sum.
 func (c *checker) checkLists(paragraphs []paragraph) {
@@ -139,9 +140,9 @@ func (c *checker) checkLists(paragraphs []paragraph) {
 }
 
 var (
-	plusBetween  = expr(`^ ?(?:\+|plus|und) (?:[a-z][A-Za-z -]{0,20} )?$|^ ?\+ ?$`)
-	equalBetween = expr(`(?i)^ ?(?:=|is|are|makes?|gives?|equals?|for a total of|ergibt|sind) ?$|^ [a-z][a-z -]{1,30} = ?$`)
-	goesOn       = expr(`^\)? ?(?:[-+−*/×·÷^]|x [0-9])`)
+	plusBetween  = lazyregexp.New(`^ ?(?:\+|plus|und) (?:[a-z][A-Za-z -]{0,20} )?$|^ ?\+ ?$`)
+	equalBetween = lazyregexp.New(`(?i)^ ?(?:=|is|are|makes?|gives?|equals?|for a total of|ergibt|sind) ?$|^ [a-z][a-z -]{1,30} = ?$`)
+	goesOn       = lazyregexp.New(`^\)? ?(?:[-+−*/×·÷^]|x [0-9])`)
 )
 
 // checkAdditions calculates what a sentence adds: "1.2M + 0.3M = 1.5M tokens".

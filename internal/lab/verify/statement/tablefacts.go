@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ossian/internal/lab/verify/document"
+	"ossian/internal/lazyregexp"
 )
 
 // checkTableFacts checks each run of a table.
@@ -73,8 +74,8 @@ func cellFigure(text string) (number document.Number, unit string, ok bool) {
 }
 
 var (
-	changeBehind = expr(`\s*\([-+−]?[0-9.,]+ ?[%x×][^)]*\)\s*$`)
-	otherWords   = expr(`[A-Za-z]{2,}|[0-9]`)
+	changeBehind = lazyregexp.New(`\s*\([-+−]?[0-9.,]+ ?[%x×][^)]*\)\s*$`)
+	otherWords   = lazyregexp.New(`[A-Za-z]{2,}|[0-9]`)
 )
 
 // rowFacts are the facts of a row whose columns are metrics.
@@ -161,8 +162,8 @@ func (c *checker) checkMetricRows(table *document.Table, rows []document.Row) {
 }
 
 var (
-	runHeader  = expr(`(?i)^\W*(?:run|trial|rep(?:eat|etition)?|iter(?:ation)?|seed|round|try|lauf)?\s*#?\s*[0-9]{1,2}\W*$`)
-	meanHeader = expr(`(?i)^\W*(?:mean|average|avg\.?|mittel\w*)\W*$`)
+	runHeader  = lazyregexp.New(`(?i)^\W*(?:run|trial|rep(?:eat|etition)?|iter(?:ation)?|seed|round|try|lauf)?\s*#?\s*[0-9]{1,2}\W*$`)
+	meanHeader = lazyregexp.New(`(?i)^\W*(?:mean|average|avg\.?|mittel\w*)\W*$`)
 )
 
 // checkRunColumns compares the mean of repeated runs, a column each, with them.
@@ -195,7 +196,7 @@ func (c *checker) checkRunColumns(table *document.Table, rows []document.Row) {
 	}
 }
 
-var keyValue = expr(`^\s*(?:[-*•]\s+)?(?:\*\*)?([A-Za-z#][^:=|]{1,60}?)(?:\*\*)?\s*[:=]\s*(?:\*\*)?\s*([0-9][^|]{0,40})$`)
+var keyValue = lazyregexp.New(`^\s*(?:[-*•]\s+)?(?:\*\*)?([A-Za-z#][^:=|]{1,60}?)(?:\*\*)?\s*[:=]\s*(?:\*\*)?\s*([0-9][^|]{0,40})$`)
 
 // checkKeyed checks lists of keys with values, a line each.
 func (c *checker) checkKeyed() {
