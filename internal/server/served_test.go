@@ -300,7 +300,7 @@ func TestServedItems(t *testing.T) {
 	}
 }
 
-// A1 of the limitations that others have: annotations. Each citation that has a page is one, and
+// Annotations: each citation that has a page is one, and
 // its place selects the mark in the text; the others stay text.
 func TestLimitationAnnotations(t *testing.T) {
 	t.Parallel()
@@ -560,7 +560,13 @@ func TestServedChain(t *testing.T) {
 	if got := box.python.last(); got.ID != id || got.State != nil || !got.Kept || got.Owner != "local" {
 		t.Errorf("the first is opened with %+v", got)
 	}
-	second := responded(t, g.post("/v1/responses", `{"previous_response_id":"`+id+`","input":"And?","tools":[`+codeTool+`],"include":["code_interpreter_call.outputs"]}`))
+	again := streamed(t, g.post("/v1/responses", `{"previous_response_id":"`+id+`","input":"And?","tools":[`+codeTool+`],"include":["code_interpreter_call.outputs"],"stream":true}`))
+	for _, event := range again { // where its code runs is known from the start
+		if kind := at(event, "item", "type"); kind == "code_interpreter_call" && at(event, "item", "container_id") != "cntr_1" {
+			t.Errorf("%v does not say where it runs", event)
+		}
+	}
+	second := fold(t, again)
 	if got := box.python.last(); got.ID != id || string(got.State) != "1" {
 		t.Errorf("the second is opened with %+v", got)
 	}

@@ -192,6 +192,7 @@ func (past *history) step(items []response.Item, at int, ids []int32, results []
 			from = at + i
 		}
 		recipient, answered := given[it.ID]
+		past.placed(it)
 		switch asked := past.asked[it.Approval()]; {
 		case !answered || !it.IsServed():
 			past.add(it, from)

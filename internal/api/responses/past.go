@@ -31,9 +31,7 @@ func (past *history) served(it *response.Item, at int) {
 	if !known {
 		gave, known = past.told(it)
 	}
-	if it.Type == response.ItemCode && it.Served.Container != "" {
-		past.container = it.Served.Container
-	}
+	past.placed(it)
 	if !known {
 		return
 	}
@@ -43,6 +41,13 @@ func (past *history) served(it *response.Item, at int) {
 	}
 	id := past.call(it, gave.Recipient, at)
 	past.append(chat.Turn{Role: chat.ToolRole, CallID: id, Parts: []string{gave.Text}}, -1)
+}
+
+// placed notes where code ran.
+func (past *history) placed(it *response.Item) {
+	if it.Type == response.ItemCode && it.Served.Container != "" {
+		past.container = it.Served.Container
+	}
 }
 
 // call adds a call without its result, and returns its id.

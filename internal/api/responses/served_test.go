@@ -15,6 +15,7 @@ import (
 	"ossian/internal/generate"
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
+	"ossian/internal/store"
 	"ossian/internal/tools"
 	"ossian/internal/wire"
 	"ossian/internal/wire/response"
@@ -407,5 +408,37 @@ func TestApprovalErrors(t *testing.T) {
 		if e, ok := errors.AsType[*wire.Error](err); !ok || e.Param != tt.param || !strings.Contains(e.Message, tt.says) {
 			t.Errorf("%s: %v", tt.items, err)
 		}
+	}
+}
+
+// TestInterruptedServed: a crash while a tool runs keeps the items that had ended, closes the open
+// one, and leaves what the next response of the conversation goes on with.
+func TestInterruptedServed(t *testing.T) {
+	m := makes(t, `{"input":"Hi","background":true}`)
+	m.task, m.trail = &task{}, trail{Chain: "resp_0", State: json.RawMessage(`{"python":1}`)}
+	object := record{object: m.object.Append(nil), trail: m.trail}
+	stream := m.Begin(m.object.Tell(nil, "created"), 0, nil)
+	deltas := slices.Concat(gives(made(0, browser, "browser.search", `{"query":"q"}`, begins, adds, runs), tools.Result{Text: "page"}), made(1, python, "python", "1+1", begins, adds, runs))
+	for i := range deltas {
+		stream = m.Chunk(stream, 0, &deltas[i], nil, nil)
+	}
+	events := split(stream)
+	update := Interrupted(store.Record{ID: "resp_1", Object: object.pack(), Events: len(events)}, slices.Values(events))
+	rec := unpack(update.Object)
+	got, err := response.Parse(rec.object, limits.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Output) != 2 || got.Output[0].Status != response.StatusCompleted || got.Output[1].Status != response.StatusIncomplete || got.Output[1].Arguments != "1+1" || got.Status != response.StatusFailed {
+		t.Errorf("%s", rec.object)
+	}
+	if !reflect.DeepEqual(rec.trail, m.trail) {
+		t.Errorf("it goes on with %+v, want %+v", rec.trail, m.trail)
+	}
+	if want := []string{got.Output[0].ID, got.Output[1].ID}; !slices.Equal(update.Refs, want) || !update.Done {
+		t.Errorf("found by %v, want %v; done %t", update.Refs, want, update.Done)
+	}
+	if last := kinds(slices.Concat(update.Events...)); last != "1:output_item.done failed" {
+		t.Errorf("it ends with %s", last)
 	}
 }

@@ -25,7 +25,7 @@ type Request struct {
 	Tools             []wire.Tool       // functions, custom tools and those that clients run; those of a namespace have its name and "__" before theirs
 	ServerTools       []wire.ServerTool // that the server runs; nil = the request has no tools, of any kind
 	ToolChoice        wire.ToolChoice
-	ParallelToolCalls *bool             // nil = true
+	ParallelToolCalls *bool // nil = true
 	Effort            string
 	Summary           string // reasoning.summary
 	Context           string // reasoning.context: "", auto, current_turn, all_turns

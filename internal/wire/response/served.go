@@ -19,8 +19,7 @@ const (
 	ItemApprovalResponse = "mcp_approval_response"
 )
 
-// StatusSearching and its like are the status of a call while it runs, for its item's last event
-// before the end.
+// What the events of a call are called that say that it runs; also statuses of its item.
 const (
 	StatusSearching    = "searching"
 	StatusInterpreting = "interpreting"
@@ -424,7 +423,8 @@ func (it Item) clearServed() Item {
 	return it
 }
 
-// finished are the statuses that calls of a type may end with; "" = the item has none.
+// finished returns the status that an item of a type ends with, given how its call did; "" = it has
+// none.
 func finished(kind, status string) string {
 	switch {
 	case kind == ItemMCPTools || kind == ItemApprovalRequest || kind == ItemApprovalResponse:
@@ -435,7 +435,7 @@ func finished(kind, status string) string {
 	return status
 }
 
-// statuses that items of the server's calls may have, for those of clients.
+// servedStatuses are those that items of calls may have.
 var servedStatuses = map[string][]string{
 	ItemWebSearch: {StatusInProgress, StatusSearching, StatusCompleted, StatusFailed},
 	ItemCode:      {StatusInProgress, StatusInterpreting, StatusCompleted, StatusIncomplete, StatusFailed},
