@@ -89,8 +89,6 @@ var imports = map[string][]string{
 	"tools/outbound":       {},
 	"tools/browser":        {"token", "tools", "tools/browser/page", "tools/browser/source"},
 	"tools/browser/page":   {},
-	"api":                  {"generate", "host", "engine", "chat", "store"},
-	"api/chat":             {"api", "generate", "host", "chat"},
 	"api/completions":      {"api", "generate", "host"},
 	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "tools", "wire/response"},
 	"wire/messages":        {"limits", "wire"},
