@@ -12,7 +12,7 @@ import (
 
 // tokenize answers POST /tokenize: the ids that the same text or messages would be.
 func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
-	req, err := response.DecodeTokenize(body, s.lim())
+	req, err := response.DecodeTokenize(body, s.lim(), s.cfg.Toolbox != nil)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	var ids []int32
 	switch {
 	case req.Response != nil:
-		if ids, err = s.responses.PromptIDs(w, caller, req.Response); err != nil {
+		if ids, err = s.responses.PromptIDs(r.Context(), w, caller, req.Response); err != nil {
 			return err
 		}
 	case req.Chat != nil:

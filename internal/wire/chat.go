@@ -599,11 +599,11 @@ func (choice *ToolChoice) allowed(in *Reader, key string) bool {
 		choice.Allowed = []string{}
 		in.Array(limits.Tools, "tools", func(int) {
 			tool, served := Tool{}, in.serverChoice()
-			switch tool.Read(in); {
-			case isClientTool(tool.Type):
+			if IsServerTool(served.Type) { // a client may repeat the tool as a whole
+				in.Skip()
+				choice.Served = append(choice.Served, served)
+			} else if tool.Read(in); isClientTool(tool.Type) {
 				tool.Name = tool.Type
-			case IsServerTool(tool.Type):
-				tool.Name, choice.Served = "", append(choice.Served, served)
 			}
 			choice.Allowed = append(choice.Allowed, tool.Name)
 		})
