@@ -80,6 +80,9 @@ var imports = map[string][]string{
 	"host":                 {"engine", "chat", "token"},
 	"generate":             {"host", "engine", "sched", "chat", "grammar", "token", "tools"},
 	"tools":                {},
+	"tools/python":         {"soak", "tools", "tools/python/sandbox", "tools/python/wasm"},
+	"tools/python/sandbox": {},
+	"tools/python/wasm":    {},
 	"api":                  {"generate", "host", "engine", "chat", "store"},
 	"api/chat":             {"api", "generate", "host", "chat"},
 	"api/completions":      {"api", "generate", "host"},
@@ -142,7 +145,7 @@ var imports = map[string][]string{
 	"command/synth":       {"command", "synth", "terminal"},
 	"command/store":       {"command", "store", "terminal"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "self"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "self", "tools/python"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
@@ -150,7 +153,7 @@ var commands = []string{"cmd/ossian", "command", "command/bench", "command/check
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self"},
+	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self", "tools/python/sandbox"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/text":                    {"token"},
 	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "lab/predict/local", "lab/race", "stat"},
@@ -166,6 +169,7 @@ var thirdParty = map[string][]string{
 	"golang.org/x/term":                    {"terminal"},
 	"github.com/charmbracelet/ultraviolet": {"terminal"},
 	"github.com/ebitengine/purego":         {"cuda/driver/libcuda"}, // with the build tag cuda
+	"github.com/tetratelabs/wazero":        {"tools/python/wasm"},
 }
 
 // pure packages decide; they do no input or output, take no locks, and get time
