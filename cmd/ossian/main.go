@@ -17,6 +17,7 @@ import (
 	"ossian/internal/command/serve"
 	"ossian/internal/command/store"
 	"ossian/internal/command/synth"
+	"ossian/internal/command/tools"
 	"ossian/internal/self"
 	"ossian/internal/tools/python"
 )
@@ -31,5 +32,5 @@ func main() {
 func root() *cobra.Command {
 	here := bench.Serve{Start: serve.Start, Plan: serve.Plan}
 	return command.Root(serve.Command(), run.Command(), pull.Command(), inspect.Command(),
-		bench.Command(here), lab.Command(), check.Command(), perplexity.Command(), synth.Command(), store.Command())
+		bench.Command(here), lab.Command(), check.Command(), perplexity.Command(), synth.Command(), store.Command(), tools.Command())
 }
