@@ -115,7 +115,7 @@ func (d dialer) transport(conn *connection) (func(context.Context) (sdk.Connecti
 		carrier := &sdk.SSEClientTransport{Endpoint: conn.way.url, HTTPClient: client, MaxEventSize: size}
 		return func(context.Context) (sdk.Connection, error) { return carrier.Connect(conn.life) }, nil // which the stream lives as long as
 	}
-	carrier := &sdk.StreamableClientTransport{Endpoint: conn.way.url, HTTPClient: client, MaxEventSize: size, MaxRetries: -1, DisableStandaloneSSE: true}
+	carrier := &sdk.StreamableClientTransport{Endpoint: conn.way.url, HTTPClient: client, MaxEventSize: size, MaxRetries: resumptions, DisableStandaloneSSE: true}
 	return carrier.Connect, nil
 }
 

@@ -35,6 +35,10 @@ const (
 	longest   = 10 * time.Minute // a call with progress
 )
 
+// resumptions is how often a stream with an answer that breaks, or that its server ends to be asked
+// again later, is gone on with.
+const resumptions = 2
+
 // Options say where a server is and how it is spoken to.
 type Options struct {
 	Name    string // by which requests ask for it; "" = as it calls itself

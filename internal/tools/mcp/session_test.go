@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -226,7 +227,7 @@ func TestPython(t *testing.T) {
 		{"snake", `[{"name":"python","inputSchema":` + code + `}]`, false, 0},
 		{"snake", `[{"name":"a","inputSchema":` + code + `,"annotations":{"include_in_prompt":false,"readOnlyHint":true}}]`, false, 1},
 	} {
-		var got string
+		var got atomic.Value
 		s := start(t, Options{Name: c.name, Address: web(t, recording(&script{list: `{"tools":` + c.list + `}`, call: func(w http.ResponseWriter, id json.RawMessage) {
 			writeResult(w, id, `{"content":[]}`)
 		}}, &got))})
@@ -242,15 +243,15 @@ func TestPython(t *testing.T) {
 		}
 		if c.itself {
 			do(t, s, "", "print(\"ä\")\n")
-			if !strings.Contains(got, `"name":"python","arguments":{"code":"print(\"ä\")\n"}`) {
-				t.Errorf("sent %s", got)
+			if sent, _ := got.Load().(string); !strings.Contains(sent, `"name":"python","arguments":{"code":"print(\"ä\")\n"}`) {
+				t.Errorf("sent %s", sent)
 			}
 		}
 	}
 }
 
 // recording keeps the last call that a server got.
-func recording(next *script, last *string) http.Handler {
+func recording(next *script, last *atomic.Value) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var body strings.Builder
 		if req.Method == http.MethodPost {
@@ -259,7 +260,7 @@ func recording(next *script, last *string) http.Handler {
 			body.Write(raw)
 		}
 		if strings.Contains(body.String(), "tools/call") {
-			*last = body.String()
+			last.Store(body.String())
 		}
 		again := req.Clone(req.Context())
 		again.Body = http.NoBody
