@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -207,6 +208,34 @@ func TestToolsChange(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// TestChangesAreNotTold: a connection whose stream of changes ends is of no use for watching.
+func TestChangesAreNotTold(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		p := newPeer(stateless)
+		s := start(t, Options{Address: p.serve(t, "stateless")})
+		listedBy(t, s)
+		conn, err := dialer{server: s, watch: true}.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old {
+			conn.mu.Lock()
+			conn.born = conn.born.Add(-time.Hour)
+			conn.mu.Unlock()
+		}
+		p.web.CloseClientConnections()
+		if old {
+			eventually(t, "the connection ends", func() bool { return !conn.alive() })
+		} else {
+			eventually(t, "a new connection is still of use", func() bool {
+				_, err := conn.list(t.Context(), "")
+				return err == nil
+			})
+		}
+		conn.close()
 	}
 }
 
