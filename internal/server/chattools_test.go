@@ -312,6 +312,29 @@ func TestChatToolsChoice(t *testing.T) {
 	}
 }
 
+// TestChatToolsLimits: an answer has so many runs of Python, and a model reads so much of a
+// result; both are counted.
+func TestChatToolsLimits(t *testing.T) {
+	ran := 0
+	b := &bench{call: func(context.Context, builtin.Call) builtin.Result {
+		ran++
+		return builtin.Result{Text: strings.Repeat("many words ", 100)}
+	}}
+	var played performance
+	g := start(t, setup{next: played.next(pythonCall, pythonCall, "<|channel|>final<|message|>Done.<|return|>"), cfg: Config{Toolbox: b},
+		limits: map[limits.ID]int64{limits.PythonCalls: 1, limits.ToolResultTokens: 32}})
+	got := g.post(chatsPath, `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"code_interpreter"}]}`)
+	if got.status != http.StatusOK || ran != 1 || !strings.Contains(got.body, "Done.") || !strings.Contains(played.last(), "no more runs of Python") || !strings.Contains(played.last(), "tokens omitted") {
+		t.Errorf("%d runs, %d %s\n%s", ran, got.status, got.body, played.last())
+	}
+	told := g.do("GET", "/metrics", "").body
+	for _, want := range []string{"ossian_tool_results_cut_total 1", `ossian_limit_refusals_total{limit="python-calls"} 1`} {
+		if !strings.Contains(told, want) {
+			t.Errorf("metrics have no %s", want)
+		}
+	}
+}
+
 // TestChatToolsWait: a stream stays open while a tool runs, and a client that leaves ends it.
 func TestChatToolsWait(t *testing.T) {
 	begun, release, ended := make(chan bool, 2), make(chan bool), make(chan error, 2)
