@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -376,4 +377,41 @@ func TestChatToolsWait(t *testing.T) {
 		t.Error("the tool ran on")
 	}
 	g.idle()
+}
+
+// TestChatToolsDrain: a server that is told to end gives tools the time that requests have, then
+// it ends them.
+func TestChatToolsDrain(t *testing.T) {
+	begun, ended := make(chan bool, 1), make(chan error, 1)
+	b := &bench{call: func(ctx context.Context, _ builtin.Call) builtin.Result {
+		begun <- true
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return builtin.Result{Text: "r"}
+	}}
+	g := start(t, setup{next: perResult(pythonCall, "<|channel|>final<|message|>Done.<|return|>"), cfg: Config{Toolbox: b, DrainTimeout: 100 * time.Millisecond}})
+	read := make(chan string, 1)
+	go func() {
+		res, err := g.client.Post(g.url+chatsPath, "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"code_interpreter"}],"stream":true}`))
+		if err != nil {
+			read <- err.Error()
+			return
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		read <- fmt.Sprintf("%s%v", text, err)
+	}()
+	<-begun
+	g.stop()
+	if err := <-ended; err == nil {
+		t.Error("the tool ran on")
+	}
+	if whole := <-read; !strings.Contains(whole, `"error"`) || !strings.Contains(whole, "shutting down") || !strings.HasSuffix(whole, "data: [DONE]\n\n<nil>") {
+		t.Errorf("the client was not told: %s", whole)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open != 0 {
+		t.Errorf("%d sessions are open", b.open)
+	}
 }
