@@ -374,7 +374,7 @@ func TestSelfTest(t *testing.T) {
 // A bare backend runs Python without a sandbox.
 type bare struct{ path string }
 
-func (b bare) keeps() keeping { return variables }
+func (b bare) keeps() keeping { return sharedVariables }
 func (b bare) detail() string { return "bare" }
 func (b bare) start(ctx context.Context, _ int) (interpreter, error) {
 	command := exec.CommandContext(ctx, b.path, "-I", "-c", runner)
