@@ -90,6 +90,10 @@ var imports = map[string][]string{
 	"tools/browser":        {"token", "tools", "tools/browser/page", "tools/browser/source"},
 	"tools/browser/page":   {},
 	"tools/mcp":            {"chat/declare", "tools"},
+	"tools/python":         {"soak", "tools", "tools/python/jupyter", "tools/python/sandbox", "tools/python/wasm"},
+	"tools/python/jupyter": {},
+	"tools/python/sandbox": {},
+	"tools/python/wasm":    {},
 	"api/completions":      {"api", "generate", "host"},
 	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "tools", "wire/response"},
 	"wire/messages":        {"limits", "wire"},
@@ -152,7 +156,7 @@ var imports = map[string][]string{
 	"command/synth":       {"command", "synth", "terminal"},
 	"command/store":       {"command", "store", "terminal"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "self"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "self", "tools/python"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
@@ -160,7 +164,7 @@ var commands = []string{"cmd/ossian", "command", "command/bench", "command/check
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self"},
+	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self", "tools/python/sandbox"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/net":                     {"tools/browser/source", "tools/browser/page"},
 	"golang.org/x/text":                    {"token", "tools/browser/source"},
@@ -178,6 +182,7 @@ var thirdParty = map[string][]string{
 	"github.com/charmbracelet/ultraviolet": {"terminal"},
 	"github.com/ebitengine/purego":         {"cuda/driver/libcuda"}, // with the build tag cuda
 	"github.com/modelcontextprotocol":      {"tools/mcp"},
+	"github.com/tetratelabs/wazero":        {"tools/python/wasm"},
 }
 
 // pure packages decide; they do no input or output, take no locks, and get time

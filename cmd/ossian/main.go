@@ -18,10 +18,12 @@ import (
 	"ossian/internal/command/store"
 	"ossian/internal/command/synth"
 	"ossian/internal/self"
+	"ossian/internal/tools/python"
 )
 
 func main() {
-	self.Switch(self.Device(os.Args[1:], os.Getenv)) // first: it may start the program's other form in its place
+	python.Helper(os.Args[1:])                       // as its own helper the program does not get further
+	self.Switch(self.Device(os.Args[1:], os.Getenv)) // before all else: it may start the program's other form in its place
 	os.Exit(command.Main(root()))
 }
 
