@@ -90,7 +90,7 @@ func (s *Server) join(chain *tools.Chain) *holder {
 	defer s.mu.Unlock()
 	h := s.kept[key]
 	if h == nil || chain.ID == "" {
-		h = &holder{key: key, container: newContainer(), turn: make(chan struct{}, 1), lost: s.backend.keeps() != nothing && container(chain.State) != ""}
+		h = &holder{key: key, container: newContainer(), turn: make(chan struct{}, 1), lost: s.backend.keeps() == privateData && container(chain.State) != ""}
 		if chain.ID != "" {
 			s.kept[key] = h
 		}
@@ -234,5 +234,10 @@ func newContainer() string {
 
 // full is the result when there was no slot.
 func (s *Server) full() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "[ERROR] The server is ending."
+	}
 	return fmt.Sprintf("[ERROR] All %d Python interpreters are in use. Try again later.", s.limits()[limits.PythonProcesses])
 }

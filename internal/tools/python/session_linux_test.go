@@ -77,7 +77,7 @@ func TestNotebook(t *testing.T) {
 				{"classes can be pickled", "import pickle\nclass A: pass\ntype(pickle.loads(pickle.dumps(A()))).__name__", "'A'\n"},
 				{"display", "display(1, 'a')", "1\n'a'\n"},
 				{"await", "import asyncio\nawait asyncio.sleep(0, 7)", "7\n"},
-				{"asyncio", "async def g(): return await asyncio.to_thread(lambda: 8)\nasyncio.run(g())", "8\n"},
+				{"asyncio", "async def g(): return await asyncio.get_running_loop().run_in_executor(None, lambda: 8)\nasyncio.run(g())", "8\n"},
 				{"threads", "import threading\nr = []\nts = [threading.Thread(target=r.append, args=(i,)) for i in range(20)]\n[t.start() for t in ts]\n[t.join() for t in ts]\nlen(r)", "20\n"},
 				{"input", "try: input()\nexcept EOFError: print('end')", "end\n"},
 				{"exit is no end", "import sys; sys.exit()", silent},
@@ -95,7 +95,7 @@ func TestNotebook(t *testing.T) {
 				{"/tmp", "open('/tmp/t', 'w').write('x'); os.path.isfile('/tmp/t')", "True\n"},
 				{"paths", "import pathlib, shutil\np = pathlib.Path('/mnt/data/d/e'); p.mkdir(parents=True)\nn = shutil.copy('/mnt/data/f', p)\nsorted(str(q.relative_to('/mnt/data')) for q in pathlib.Path('/mnt/data').glob('d/**/*')) if str(p).startswith('/mnt') else 0", "['d/e', 'd/e/f']\n"},
 				{"database", "import sqlite3\nwith sqlite3.connect('/mnt/data/x.db') as c: c.execute('create table t (a)'); print(os.path.exists('x.db'))", "True\n"},
-				{"archives", "import zipfile, tarfile\nwith zipfile.ZipFile('/mnt/data/z.zip', 'w') as z: z.write('/mnt/data/f', 'f')\nwith tarfile.open('/mnt/data/z.tar', 'w') as z: z.add('/mnt/data/f', 'f')\ntarfile.open('/mnt/data/z.tar').extractall('/mnt/data/out')\nopen('/mnt/data/out/f').read()", "'text'\n"},
+				{"archives", "import zipfile, tarfile, warnings\nwarnings.simplefilter('ignore')\nwith zipfile.ZipFile('/mnt/data/z.zip', 'w') as z: z.write('/mnt/data/f', 'f')\nwith tarfile.open('/mnt/data/z.tar', 'w') as z: z.add('/mnt/data/f', 'f')\ntarfile.open('/mnt/data/z.tar').extractall('/mnt/data/out')\nopen('/mnt/data/out/f').read()", "'text'\n"},
 				{"the clock", "import time, datetime\ntime.sleep(0.01); datetime.datetime.now().year > 2000", "True\n"},
 				{"randomness", "import random, secrets, uuid\nlen(secrets.token_bytes(8) + os.urandom(8))", "16\n"},
 				{"no environment", "sorted(k for k in os.environ if 'KEY' in k or 'OSSIAN' in k or k == 'USER')", "[]\n"},
@@ -191,6 +191,11 @@ func TestOutputs(t *testing.T) {
 	got = s.Call(t.Context(), tools.Call{Arguments: "import os\nfor i in range(5000): print('x' * 999)\nfor i in range(5000): n = os.write(2, b'y' * 1000)"})
 	if most := int(set[limits.ToolResultBytes]) + 100; len(got.Output) > most || len(got.Output) < most-200 || !strings.HasSuffix(got.Text, strings.Repeat("y", textTail)) || !strings.Contains(got.Text, "bytes omitted") {
 		t.Errorf("%d and %d bytes", len(got.Text), len(got.Output))
+	}
+	set[limits.ToolResultBytes] = 1 << 10
+	got = s.Call(t.Context(), tools.Call{Arguments: "print('z' * 50000)"})
+	if len(got.Output) > textTail+100 || len(got.Text) > textTail+1200 || !strings.Contains(got.Text, "bytes omitted") {
+		t.Errorf("with little room: %d and %d bytes", len(got.Text), len(got.Output))
 	}
 	if got := s.Call(t.Context(), tools.Call{Arguments: "1"}); got.Output != "" || got.Text != "1\n" {
 		t.Errorf("%+v", got)
@@ -374,7 +379,7 @@ func TestSelfTest(t *testing.T) {
 // A bare backend runs Python without a sandbox.
 type bare struct{ path string }
 
-func (b bare) keeps() keeping { return variables }
+func (b bare) keeps() keeping { return sharedVariables }
 func (b bare) detail() string { return "bare" }
 func (b bare) start(ctx context.Context, _ int) (interpreter, error) {
 	command := exec.CommandContext(ctx, b.path, "-I", "-c", runner)
@@ -454,6 +459,41 @@ func TestNumpy(t *testing.T) {
 		}
 		if got.Text != "300.0\n" {
 			t.Errorf("%s: %v %s", layers, got.Outcome, got.Text)
+		}
+	}
+}
+
+// BenchmarkStart is from nothing to the output of the first call.
+func BenchmarkStart(b *testing.B) {
+	set := limits.Defaults()
+	backend := &sandboxed{sandbox.Config{Interpreter: host(b), Program: runner, Threads: threads}, func() *limits.Set { return set }}
+	var err error
+	if backend.config.Layers, err = sandbox.Choose(b.Context(), *backend.now(0)); err != nil {
+		b.Skip(err)
+	}
+	server := newServer(backend, &Options{Limits: backend.limits, Log: quiet})
+	for b.Loop() {
+		s := server.Open(tools.Chain{})
+		if got := s.Call(b.Context(), tools.Call{Arguments: "print(1)"}); got.Text != "1\n" {
+			b.Fatal(got.Text)
+		}
+		s.Close()
+	}
+}
+
+// BenchmarkCall is a call in an interpreter that is there.
+func BenchmarkCall(b *testing.B) {
+	set := small()
+	backend := &sandboxed{sandbox.Config{Interpreter: host(b), Program: runner, Threads: threads}, func() *limits.Set { return set }}
+	var err error
+	if backend.config.Layers, err = sandbox.Choose(b.Context(), *backend.now(0)); err != nil {
+		b.Skip(err)
+	}
+	s := newServer(backend, &Options{Limits: backend.limits, Log: quiet}).Open(tools.Chain{})
+	defer s.Close()
+	for b.Loop() {
+		if got := s.Call(b.Context(), tools.Call{Arguments: "print(1)"}); got.Text != "1\n" {
+			b.Fatal(got.Text)
 		}
 	}
 }

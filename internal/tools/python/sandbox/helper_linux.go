@@ -69,6 +69,7 @@ func confine(text string) error {
 	if len(told.Run) == 0 {
 		return errors.New("order of the helper: nothing to run")
 	}
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // where memory runs out, sooner this than the server
 	unix.CloseOnExec(faultFD)
 	if err := unix.CloseRange(faultFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
@@ -112,6 +113,9 @@ func confine(text string) error {
 		return err
 	}
 	_, _, errno := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(program)), uintptr(unsafe.Pointer(&arguments[0])), uintptr(unsafe.Pointer(&environment[0])))
+	if errno == unix.EACCES && told.User != 0 {
+		return fmt.Errorf("executing %s: %w: as root it runs as another user, who must be allowed to read it and what it lies in", told.Run[0], errno)
+	}
 	return fmt.Errorf("executing %s: %w", told.Run[0], errno)
 }
 
