@@ -43,12 +43,14 @@ var imports = map[string][]string{
 	"jinja":                {},
 	"grammar":              {"grammar/ecma", "token", "grammar/formats", "grammar/past", "grammar/runes", "grammar/vocab"},
 	"grammar/ecma":         {},
-	"chat":                 {"chat/callid", "chat/calljson", "chat/chars", "chat/declare", "chat/fence", "chat/mask", "chat/mend", "chat/shown", "chat/words", "token", "jinja", "grammar"},
+	"chat":                 {"chat/callid", "chat/calljson", "chat/chars", "chat/declare", "chat/event", "chat/fence", "chat/header", "chat/mask", "chat/mend", "chat/shown", "chat/words", "token", "jinja", "grammar"},
 	"chat/callid":          {},
 	"chat/calljson":        {},
 	"chat/chars":           {},
 	"chat/declare":         {"jinja"},
+	"chat/event":           {"chat/chars", "chat/mend", "token"},
 	"chat/fence":           {"jinja", "token"},
+	"chat/header":          {"chat/chars", "chat/event", "chat/mend", "chat/words"},
 	"chat/mask":            {"token"},
 	"chat/mend":            {},
 	"chat/shown":           {"jinja"},
@@ -81,14 +83,23 @@ var imports = map[string][]string{
 	"host":                 {"engine", "chat", "token"},
 	"generate":             {"host", "engine", "sched", "chat", "grammar", "token", "tools"},
 	"tools":                {},
+	"api":                  {"generate", "host", "engine", "chat", "store", "tools"},
+	"api/chat":             {"api", "generate", "host", "chat", "tools"},
 	"tools/browser/source": {"tools/outbound"},
+	"tools/registry":       {"api", "config", "tools", "tools/browser", "tools/browser/source", "tools/mcp", "tools/outbound", "tools/python"},
+	"tools/mcp/mcptest":    {},
 	"tools/outbound":       {},
-	"api":                  {"generate", "host", "engine", "chat", "store"},
-	"api/chat":             {"api", "generate", "host", "chat"},
+	"tools/browser":        {"token", "tools", "tools/browser/page", "tools/browser/source"},
+	"tools/browser/page":   {},
+	"tools/mcp":            {"chat/declare", "tools"},
+	"tools/python":         {"soak", "tools", "tools/python/jupyter", "tools/python/sandbox", "tools/python/wasm"},
+	"tools/python/jupyter": {},
+	"tools/python/sandbox": {},
+	"tools/python/wasm":    {},
 	"api/completions":      {"api", "generate", "host"},
+	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "tools", "wire/response"},
 	"wire/messages":        {"limits", "wire"},
 	"api/messages":         {"api", "api/chat", "generate", "host", "chat", "wire/messages"},
-	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "wire/response"},
 	"web":                  {},
 	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "web", "wire/response", "wire/messages"},
 	"soak":                 {},
@@ -137,7 +148,7 @@ var imports = map[string][]string{
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "cuda", "cuda/driver/libcuda", "cuda/emu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
-	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "lab/predict", "lab/predict/local", "lab/size", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
+	"command/serve":       {"api", "chat", "ckpt", "command", "config", "engine", "host", "lab/predict", "lab/predict/local", "lab/size", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny", "tools/registry"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
 	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "self", "terminal", "tiny", "token", "bench/jsonstyle"},
 	"command/check":       {"bench", "bench/client", "bench/report", "ckpt", "command", "lab/check", "lab/engines", "lab/predict", "lab/predict/machine", "load", "plan", "terminal", "tiny"},
@@ -147,18 +158,19 @@ var imports = map[string][]string{
 	"command/perplexity":  {"command", "load", "plan", "runner", "terminal"},
 	"command/synth":       {"command", "synth", "terminal"},
 	"command/store":       {"command", "store", "terminal"},
+	"command/tools":       {"command", "config", "terminal", "tools/registry"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "self"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools", "self"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
-var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"}
+var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools"}
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self"},
+	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self", "tools/python/sandbox"},
 	"go.etcd.io/bbolt":                     {"store"},
-	"golang.org/x/net":                     {"tools/browser/source"},
+	"golang.org/x/net":                     {"tools/browser/source", "tools/browser/page"},
 	"golang.org/x/text":                    {"token", "tools/browser/source"},
 	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "lab/predict/local", "lab/race", "stat"},
 	"gonum.org/v1/plot":                    {"bench/chart"},
@@ -173,6 +185,8 @@ var thirdParty = map[string][]string{
 	"golang.org/x/term":                    {"terminal"},
 	"github.com/charmbracelet/ultraviolet": {"terminal"},
 	"github.com/ebitengine/purego":         {"cuda/driver/libcuda"}, // with the build tag cuda
+	"github.com/modelcontextprotocol":      {"tools/mcp", "tools/mcp/mcptest"},
+	"github.com/tetratelabs/wazero":        {"tools/python/wasm"},
 }
 
 // pure packages decide; they do no input or output, take no locks, and get time

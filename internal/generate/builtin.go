@@ -16,8 +16,10 @@ type Builtin struct {
 	// Conversation is what the prompt says, its Builtins among it. It is read until the job ends,
 	// and not changed.
 	Conversation *chat.Conversation
-	Rules        chat.Rules // that Generation.Constraint was made of
-	Places       Places
+	// Rules are what Generation.Constraint was made of. What they force holds for the first step
+	// alone: behind a call that was forced the model is free.
+	Rules  chat.Rules
+	Places Places
 	// Open returns what a choice may use; the job closes it.
 	Open func(choice int) *tools.Box
 	// Pending are calls that the conversation ends with and that the client was asked about. They
@@ -39,7 +41,7 @@ type Pending struct {
 // A Step is what was sampled up to calls of built-in tools, and what these gave. The last step
 // of an answer has no results.
 type Step struct {
-	IDs     []int32      `json:"-"` // as they were sampled
+	IDs     []int32      `json:"-"` // as they were sampled; none where calls of the conversation come first
 	Results []StepResult // in the order of the calls
 }
 
@@ -52,13 +54,16 @@ type Citation struct {
 	tools.Source
 }
 
-// A ToolCall is what deltas of built-in tools are about.
+// A ToolCall is what deltas of built-in tools are about. Nobody changes it: later deltas of a
+// call have another, with more in it.
 type ToolCall struct {
+	Index     int // among the answer's; deltas of a call have the same
 	Offer     *tools.Offer
 	Recipient string // "browser.search"
 	Tool      string // "search"; "" = the namespace itself
 	Approval  string // the client agreed to it, or did not, under this id; "" = nobody asked
+	Declined  bool   // the client did not: the call does not run
 	// Arguments are complete from ToolRuns on.
 	Arguments string
-	Result    *tools.Result // from ToolEnds on
+	Result    *tools.Result // from ToolEnds on; nil = the answer ended before the call, which did not run
 }

@@ -37,13 +37,15 @@ type Box struct {
 	sessions []Session // [offer]; nil = not used yet
 	chain    Chain
 	states   map[string]json.RawMessage // by the name of the server
+	displays displays                   // of a browser elsewhere
 }
 
 // Open returns the box of an answer. The chain's state is what Box.State returned.
 func Open(offers []Offer, chain Chain) *Box {
-	box := &Box{offers: offers, sessions: make([]Session, len(offers)), chain: chain, states: map[string]json.RawMessage{}}
+	box := &Box{offers: offers, sessions: make([]Session, len(offers)), chain: chain, states: map[string]json.RawMessage{}, displays: displays{}}
 	if len(chain.State) > 0 {
 		_ = json.Unmarshal(chain.State, &box.states) // of another version: sessions begin anew
+		_ = json.Unmarshal(box.states[displaysState], &box.displays)
 	}
 	return box
 }
@@ -78,7 +80,12 @@ func (b *Box) call(ctx context.Context, id, recipient, arguments string) Result 
 	if offer == nil || !offer.has(tool) {
 		return Result{Outcome: Misused, Text: fmt.Sprintf("Error: tool %.100s is not available. Available tools: %s", recipient, strings.Join(b.recipients(), ", "))}
 	}
-	return b.session(offer).Call(ctx, Call{ID: id, Tool: tool, Arguments: arguments})
+	session := b.session(offer)
+	result := session.Call(ctx, Call{ID: id, Tool: tool, Arguments: arguments})
+	if _, cites := session.(Citer); offer.Kind == Browser && !cites && result.Action == nil {
+		result.Action = b.displays.note(tool, arguments, result.Text)
+	}
+	return result
 }
 
 // has reports whether the namespace has a tool, "" for itself.
@@ -124,7 +131,8 @@ func (b *Box) session(offer *Offer) Session {
 	return nil
 }
 
-// Cite returns the page that a citation is of: the displays are those of the browser.
+// Cite returns the page that a citation is of: the displays are those of the browser, the server's
+// own or one elsewhere.
 func (b *Box) Cite(cursor, line int) (Source, bool) {
 	for i := range b.offers {
 		if b.offers[i].Kind != Browser {
@@ -133,6 +141,8 @@ func (b *Box) Cite(cursor, line int) (Source, bool) {
 		if citer, ok := b.session(&b.offers[i]).(Citer); ok {
 			return citer.Cite(cursor, line)
 		}
+		source, ok := b.displays[cursor]
+		return source, ok
 	}
 	return Source{}, false
 }
@@ -143,6 +153,9 @@ func (b *Box) State() json.RawMessage {
 		if session != nil {
 			b.states[b.offers[i].Server.Name()] = session.State()
 		}
+	}
+	if len(b.displays) > 0 {
+		b.states[displaysState], _ = json.Marshal(b.displays) // of strings
 	}
 	if len(b.states) == 0 {
 		return nil
