@@ -123,3 +123,15 @@ export function save(name: string, text: string): void {
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
+
+// useNarrow is whether the sidebar is a drawer.
+export function useNarrow(): boolean {
+  const [query] = useState(() => matchMedia("(max-width: 47.99rem)"));
+  const [narrow, setNarrow] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => setNarrow(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, []);
+  return narrow;
+}

@@ -75,7 +75,7 @@ const shortcuts: [string, string][] = [
 export function Shortcuts() {
   if (!useCell(shortcutsDialog)) return null;
   return (
-    <Dialog title="Keys" onClose={() => shortcutsDialog.set(false)} testid="shortcuts">
+    <Dialog title="Shortcuts" onClose={() => shortcutsDialog.set(false)} testid="shortcuts">
       <dl class="shortcuts">{shortcuts.map(([keys, what]) => <div><dt><kbd>{keys}</kbd></dt><dd>{what}</dd></div>)}</dl>
     </Dialog>
   );
