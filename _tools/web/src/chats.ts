@@ -437,7 +437,11 @@ class Chats {
     if (unusable && id === undefined) return written(await rescued());
     const kept = await store();
     const conversations = this.list.get().filter((c) => id === undefined || c.id === id);
-    return written({ conversations, messages: await kept.messages(id) });
+    const ids = new Set(conversations.map((c) => c.id));
+    // What could not be written is in memory, and newer.
+    const messages = new Map((await kept.messages(id).catch(() => [])).map((m) => [m.id, m]));
+    for (const tree of this.trees.values()) for (const message of tree.messages.values()) messages.set(message.id, message);
+    return written({ conversations, messages: [...messages.values()].filter((m) => ids.has(m.conversation)) });
   }
 
   // imported adds what a file has, under new ids, and returns how many conversations that are.
