@@ -98,7 +98,7 @@ func (s *stream) Token(choice int) {
 		held.delta.Logprobs = append(held.delta.Logprobs, delta.Logprobs...)
 	}
 	answer.Taken()
-	if held.since >= s.interval || !held.sent || answer.Done {
+	if held.since >= s.interval || !held.sent || answer.Done || held.delta.Field >= generate.ToolBegins { // tools take their time
 		s.chunk(choice)
 	}
 	if answer.Done {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"ossian/internal/chat/calljson"
+	"ossian/internal/chat/event"
 	"ossian/internal/chat/mend"
 )
 
@@ -19,8 +20,8 @@ import (
 // bareHead …; bareHead → bareWhole → bareHead where the name comes behind the arguments.
 // What is no call goes on as content, and so does all that follows: bareHead → bareOff.
 type bareReader struct {
-	pieces []piece // of text
-	text   []byte  // held back
+	pieces []event.Piece // of text
+	text   []byte        // held back
 	state  bareState
 	value  calljson.Value // the arguments, what is behind them, or the object
 	start  int            // where in text the object begins
@@ -67,8 +68,8 @@ func (p *tagParser) bareText(dst []Event, raw string) []Event {
 	for raw != "" {
 		switch reader.state {
 		case bareHead, bareWhole:
-			reader.pieces = append(reader.pieces, piece{p.out.token, raw, p.out.owed})
-			p.out.owed = 0
+			reader.pieces = append(reader.pieces, event.Piece{Token: p.out.Token, Raw: raw, Count: p.out.Owed})
+			p.out.Owed = 0
 			reader.text = append(reader.text, raw...)
 			if reader.state == bareHead {
 				dst, raw = p.bareBegin(dst)
@@ -78,7 +79,7 @@ func (p *tagParser) bareText(dst []Event, raw string) []Event {
 		case bareArgs:
 			size := reader.value.Read(raw)
 			if size > 0 {
-				dst = p.out.text(dst, raw[:size])
+				dst = p.out.Text(dst, raw[:size])
 			}
 			raw = raw[size:]
 			if reader.value.Ended {
@@ -92,7 +93,7 @@ func (p *tagParser) bareText(dst []Event, raw string) []Event {
 				dst = p.bareEnd(dst, false)
 			}
 		default:
-			return p.out.text(dst, raw)
+			return p.out.Text(dst, raw)
 		}
 	}
 	return dst
@@ -131,26 +132,26 @@ func (p *tagParser) bareObject(dst []Event) (_ []Event, rest string) {
 	}
 	rest = string(reader.text[reader.read:])
 	dst = p.startCall(dst, name, reader.pieces)
-	dst = p.out.text(dst, arguments)
+	dst = p.out.Text(dst, arguments)
 	return p.bareEnd(dst, false), rest
 }
 
 // bareEnd ends a call.
 func (p *tagParser) bareEnd(dst []Event, cut bool) []Event {
 	if p.reader.junk {
-		dst = p.out.salvage(dst, mend.BrokenCall)
+		dst = p.out.Salvage(dst, mend.BrokenCall)
 	}
 	p.reader = bareReader{pieces: p.reader.pieces[:0], text: p.reader.text[:0], again: true, listed: p.reader.listed}
-	return p.out.end(dst, false, cut)
+	return p.out.End(dst, false, cut)
 }
 
 // bareContent makes what was held back text of a message that goes on, and stops looking
 // for calls.
 func (p *tagParser) bareContent(dst []Event, part Part) []Event {
 	reader := &p.reader
-	p.out.later(part, p.state == behindThinking || p.out.calls > 0, false)
+	p.out.Later(part, p.state == behindThinking || p.out.Calls > 0, false)
 	for _, piece := range reader.pieces {
-		dst = p.out.piece(dst, piece)
+		dst = p.out.Add(dst, piece)
 	}
 	p.reader = bareReader{state: bareOff}
 	return dst
@@ -179,14 +180,14 @@ func (p *tagParser) endBare(dst []Event, cut bool) []Event {
 	switch {
 	case reader.again && from == len(reader.text):
 		for _, piece := range reader.pieces {
-			p.out.owed += piece.count
+			p.out.Owed += piece.Count
 		}
 		p.reader = bareReader{again: true, listed: reader.listed}
 		return dst
 	case cut && name != "" && verdict != calljson.Never:
 		return p.bareEnd(p.startCall(dst, name, reader.pieces), true)
 	case cut && p.forced:
-		return p.bareContent(p.out.salvage(dst, mend.BrokenCall), Hidden)
+		return p.bareContent(p.out.Salvage(dst, mend.BrokenCall), Hidden)
 	}
 	return p.bareContent(dst, Content)
 }

@@ -27,7 +27,7 @@ func (r *Rules) budget(c *Conversation, silent bool) int {
 
 // holdNothing reports whether there is nothing to hold an answer to, with a budget of reasoning.
 func (r *Rules) holdNothing(c *Conversation, budget int) bool {
-	return r.Answer == nil && len(c.Tools) == 0 && (budget == unlimited || c.NoPrompt)
+	return r.Answer == nil && len(c.Tools) == 0 && !r.NoCalls && (budget == unlimited || c.NoPrompt)
 }
 
 // thinks reports whether models that either reason or do not are to.

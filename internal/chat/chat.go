@@ -78,6 +78,10 @@ var ErrNoTemplate = errors.New("the checkpoint has no chat template")
 // code: its answers would not be read as that template has them.
 var ErrFixed = errors.New("gpt-oss was trained on one format, harmony, which is not written by a template here")
 
+// ErrWhole is what Render returns where a prompt cannot be gone on with
+// (Conversation.Since): the conversation has to be rendered as a whole.
+var ErrWhole = errors.New("the chat template does not tell what follows an answer")
+
 // New picks the format of a model: harmony for gpt-oss, the code for Qwen3 where it
 // writes what the template writes, and the template for all others.
 func New(facts Facts) (Format, error) {

@@ -13,6 +13,8 @@ type Rules struct {
 	Answer   *grammar.Source // the text for the user; nil = any. Without calls it is all of it
 	Tools    []ToolRule      // [tool of the Conversation]; nil = none may be called
 	MustCall bool            // the answer ends with a call
+	NoCalls  bool            // no call may begin, not even of a tool that is not offered; with Tools nil
+	Builtins []string        // of the server's tools, recipients and namespaces that may be called; nil = all
 	OneCall  bool            // it has one call at most
 	Thinking *int            // ids that its reasoning may have, then it is ended; nil = any number
 	// Loose leaves the headers of harmony, to which answers are held otherwise (harmony.md
@@ -85,12 +87,17 @@ func (e NoCallsError) Error() string {
 }
 
 // check fails where nothing may be called and something has to be.
-func (r *Rules) check(tools []Tool) error {
+func (r *Rules) check(c *Conversation) error {
 	if !r.MustCall {
 		return nil
 	}
-	for i := range tools {
+	for i := range c.Tools {
 		if r.callable(i) {
+			return nil
+		}
+	}
+	for _, it := range c.builtins() {
+		if r.mayCall(it.recipient) {
 			return nil
 		}
 	}

@@ -43,6 +43,10 @@ type Conversation struct {
 	Continue bool
 	// NoPrompt ends after the last turn, without the prompt for an answer.
 	NoPrompt bool
+	// Since is an assistant's turn with Output, of which the prompt before is known: Render
+	// adds these ids and what follows them, so that the prompt before, the ids and the rest are
+	// one prompt. A format that cannot tell what follows returns ErrWhole. 0 = all is rendered.
+	Since int
 	// KeepReasoning renders reasoning before the last answer too, which models are
 	// not used to (harmony.md 7.1, reasoning.context all_turns).
 	KeepReasoning bool
@@ -63,7 +67,7 @@ const (
 // A Turn is one message of the API, which may be several of the model's.
 type Turn struct {
 	Role  Role
-	Name  string   // of the speaker, or of the tool that answers
+	Name  string   // of the speaker, or of the tool that answers; a recipient of Builtins among them
 	Parts []string // text, in order
 
 	// Of the assistant, in the order in which they are rendered: reasoning, text, calls.
@@ -83,9 +87,11 @@ type Turn struct {
 // A Call is one call of a function.
 type Call struct {
 	ID        string // known to the API only, never to the model
-	Name      string // as declared
+	Name      string // as declared; of a tool of Builtins the recipient, such as browser.search
+	Builtin   bool   // of a tool that the server ran, offered or not; implied by a recipient that only Builtins have
 	Arguments string // JSON, unchanged from what the model wrote
 	Text      bool   // the tool takes text: Arguments is that
+	code      bool   // of these, one whose text is a program
 }
 
 // An Input says what a tool takes.
@@ -97,6 +103,7 @@ const (
 	JSON   Input = iota // arguments, an object
 	Text                // any text
 	Formed              // text that Rules.Tools hold to a form
+	code                // a program: what a namespace takes that is itself called
 )
 
 // A Tool is a function that the model may call.
@@ -104,6 +111,7 @@ type Tool struct {
 	Name, Description string
 	Input             Input
 	Parameters        json.RawMessage // JSON schema in declaration order; nil = no parameters; of JSON only
+	Unshown           bool            // may be called and is not declared
 	// JSON is the declaration {"type":"function",…} as the caller wrote it, for models
 	// that are shown JSON; nil = built from the other fields.
 	JSON json.RawMessage
@@ -112,7 +120,7 @@ type Tool struct {
 // A Namespace is a group of built-in tools.
 type Namespace struct {
 	Name, Description string
-	Tools             []Tool // empty: the description says how to call it
+	Tools             []Tool // none shown: the description says how to call the namespace itself
 }
 
 // A ResponseFormat is the json_schema of the API.
@@ -147,6 +155,16 @@ func (c *Conversation) offered() []Tool {
 	return c.Tools
 }
 
+// declared is how many tools are shown.
+func (c *Conversation) declared() (n int) {
+	for i := range c.Tools {
+		if !c.Tools[i].Unshown {
+			n++
+		}
+	}
+	return n
+}
+
 // toolNames are the names of tools as they were declared.
 func toolNames(tools []Tool) []string {
 	names := make([]string, len(tools))
@@ -164,11 +182,17 @@ func (c *Conversation) variable(name string, dst any) {
 	}
 }
 
+// called says whom a call is of.
+func (c *Conversation) called(call Call) callid.Call {
+	function := func(tool Tool) bool { return tool.Name == call.Name }
+	return callid.Call{Name: call.Name, Builtin: call.Builtin || (c.builtin(call.Name) && !slices.ContainsFunc(c.Tools, function))}
+}
+
 var efforts = []string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}
 
-// check refuses what no format can render, and returns for every ToolRole turn the
-// name of the function that it answers.
-func (c *Conversation) check() (answers map[int]string, err error) {
+// check refuses what no format can render, and returns for every ToolRole turn the call
+// that it answers.
+func (c *Conversation) check() (answers map[int]callid.Call, err error) {
 	if !slices.Contains(efforts, c.Effort) {
 		return nil, generalError("reasoning effort %q: one of %s expected", c.Effort, strings.Join(efforts[1:], ", "))
 	}
@@ -176,7 +200,7 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 		return nil, turnError(n-1, "only an assistant turn without calls can be continued")
 	}
 	// A result belongs to a call of its id; without one its turn says the name.
-	answers = map[int]string{}
+	answers = map[int]callid.Call{}
 	asked := map[string]*callid.Calls{} // by id
 	spoken := 0                         // turns that are neither the assistant's nor a tool's
 	for i := range c.Turns {
@@ -188,7 +212,7 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 			if asked[call.ID] == nil {
 				asked[call.ID] = &callid.Calls{}
 			}
-			asked[call.ID].Add(call.Name, spoken)
+			asked[call.ID].Add(c.called(call), spoken)
 		}
 		if turn.Role != ToolRole {
 			continue
@@ -198,7 +222,7 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 		case known && turn.CallID != "":
 			answers[i] = calls.Answer()
 		case turn.CallID == "" && turn.Name != "":
-			answers[i] = turn.Name
+			answers[i] = c.called(Call{Name: turn.Name})
 		default:
 			return nil, turnError(i, "no earlier turn makes the call %q that this one answers", turn.CallID)
 		}

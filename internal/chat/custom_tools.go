@@ -12,12 +12,27 @@ import (
 // text: the arguments that their templates can show.
 const textSchema = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}`
 
+// codeSchema is the same of a program.
+const codeSchema = `{"type":"object","properties":{"code":{"type":"string"}},"required":["code"],"additionalProperties":false}`
+
+// schema is what a tool takes that takes text, as an object.
+func (in Input) schema() string {
+	if in == code {
+		return codeSchema
+	}
+	return textSchema
+}
+
 // object is the arguments as such families write them. Who has none may have sent nothing.
 func (c *Call) object() string {
 	if !c.Text {
 		return cmp.Or(strings.TrimSpace(c.Arguments), "{}")
 	}
-	return `{"input":` + string(declare.Quoted(c.Arguments)) + `}`
+	member := "input"
+	if c.code {
+		member = "code"
+	}
+	return `{"` + member + `":` + string(declare.Quoted(c.Arguments)) + `}`
 }
 
 // A textToolParser takes the text out of calls of tools that take text. What begins like

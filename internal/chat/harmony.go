@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"ossian/internal/chat/callid"
 	"ossian/internal/chat/declare"
 	"ossian/internal/chat/mask"
 	"ossian/internal/chat/words"
@@ -97,12 +98,15 @@ type message struct {
 
 // Render implements Format.
 func (h *harmony) Render(prompt *token.Prompt, conv *Conversation) error {
-	messages, err := h.messages(conv)
+	var messages []message
+	var err error
+	if conv.Since > 0 {
+		messages, err = h.since(prompt, conv)
+	} else if messages, err = h.messages(conv); err == nil && !conv.KeepReasoning {
+		messages = dropReasoning(messages)
+	}
 	if err != nil {
 		return err
-	}
-	if !conv.KeepReasoning {
-		messages = dropReasoning(messages)
 	}
 	for i := range messages {
 		h.write(prompt, &messages[i])
@@ -150,11 +154,7 @@ func (h *harmony) messages(conv *Conversation) ([]message, error) {
 		case turn.Role == User:
 			all = append(all, message{author: declare.Speaker("user", turn.Name), parts: turn.Parts})
 		case turn.Role == ToolRole:
-			result := message{author: "functions." + names.Show(answers[i]), recipient: "assistant", channel: commentary, parts: turn.Parts}
-			if conv.builtin(answers[i]) {
-				result.author, result.channel = answers[i], analysis
-			}
-			all = append(all, result)
+			all = append(all, conv.result(all, turn, answers[i], names))
 		default:
 			// Sampled ids, where they are well-formed, stand for all turns that they are of.
 			if said := conv.recorded(i); said > 0 {
@@ -186,18 +186,61 @@ func (h *harmony) assistant(all []message, conv *Conversation, turn *Turn, names
 	}
 	for _, call := range turn.Calls {
 		said := message{author: "assistant", recipient: "functions." + names.Show(call.Name), channel: commentary, json: !call.Text, parts: []string{call.Arguments}}
-		if conv.builtin(call.Name) {
-			said = message{author: "assistant", recipient: call.Name, channel: analysis, parts: []string{call.Arguments}}
+		if conv.called(call).Builtin {
+			said = message{author: "assistant", recipient: conv.showBuiltin(call.Name), channel: analysis, parts: []string{call.Arguments}}
 		}
 		all = append(all, said)
 	}
 	return all
 }
 
-// builtin reports whether name is a built-in tool: a namespace or one of its tools.
-func (c *Conversation) builtin(name string) bool {
-	space, _, _ := strings.Cut(name, ".")
-	return slices.ContainsFunc(c.Builtins, func(n Namespace) bool { return n.Name == space })
+// result is what a tool gave, on the channel on which it was called: the latest such call
+// among all, of which every result takes one away.
+func (c *Conversation) result(all []message, turn *Turn, call callid.Call, names *declare.Names) message {
+	if !call.Builtin {
+		return message{author: "functions." + names.Show(call.Name), recipient: "assistant", channel: commentary, parts: turn.Parts}
+	}
+	made := message{author: c.showBuiltin(call.Name), recipient: "assistant", channel: analysis, parts: turn.Parts}
+	answered := 0
+	for i := len(all) - 1; i >= 0; i-- {
+		switch msg := &all[i]; {
+		case msg.author == made.author:
+			answered++
+		case msg.author == "assistant" && msg.recipient == made.author:
+			made.channel = cmp.Or(msg.channel, analysis)
+			if answered--; answered < 0 {
+				return made
+			}
+		}
+	}
+	return made
+}
+
+// since writes the ids of turn Since, ended as prompts have it, and returns what follows them.
+func (h *harmony) since(prompt *token.Prompt, conv *Conversation) ([]message, error) {
+	answers, err := conv.check()
+	if err != nil {
+		return nil, err
+	}
+	ids := conv.Turns[conv.Since].Output
+	said, _ := h.recorded(conv, ids) // no more than whom they are for
+	end := h.end
+	if n := len(said); n > 0 && said[n-1].recipient != "" {
+		end = h.call
+	}
+	if last := len(ids) - 1; last >= 0 && slices.Contains([]int32{h.end, h.ret, h.call, h.endOfText}, ids[last]) {
+		ids = ids[:last]
+	}
+	for _, id := range append(slices.Clip(ids), end) {
+		prompt.Control(id)
+	}
+	all, names := slices.Clip(said), declare.NewNames(toolNames(conv.Tools))
+	for i := conv.Since + 1; i < len(conv.Turns); i++ {
+		if turn := &conv.Turns[i]; turn.Role == ToolRole {
+			all = append(all, conv.result(all, turn, answers[i], names))
+		}
+	}
+	return all[len(said):], nil
 }
 
 // dropReasoning removes what the model is not shown again: everything on the
@@ -263,58 +306,55 @@ func (h *harmony) write(prompt *token.Prompt, msg *message) {
 	}
 }
 
-// recorded splits the ids of a turn into messages, if they are what a well-behaved
-// model samples: then the prompt can repeat them.
-func (h *harmony) recorded(conv *Conversation, ids []int32) ([]message, bool) {
-	var all []message
+// recorded splits the ids of a turn into messages, and says whether they are what a
+// well-behaved model samples: then the prompt can repeat them.
+func (h *harmony) recorded(conv *Conversation, ids []int32) (all []message, ok bool) {
+	ok = true
 	for at := 0; at < len(ids); {
 		last := slices.IndexFunc(ids[at:], func(id int32) bool { return id == h.end || id == h.ret || id == h.call })
 		body := slices.Index(ids[at:], h.message)
 		if last < 0 || body < 0 || body > last {
-			return nil, false
+			return all, false
 		}
-		msg, ok := h.recordedMessage(conv, ids[at:at+last+1], body, at == 0)
-		if !ok {
-			return nil, false
-		}
+		msg, good := h.recordedMessage(conv, ids[at:at+last+1], body, at == 0)
+		ok = ok && good
 		all = append(all, msg)
 		at += last + 1
 	}
-	return all, true
+	return all, ok
 }
 
 // recordedMessage takes one message, ids up to its end, whose <|message|> is at body. The
 // first has no <|start|>: the prompt had it. It is refused if reading it needs a salvage
 // rule: a prompt must not teach the model its own mistakes.
-func (h *harmony) recordedMessage(conv *Conversation, ids []int32, body int, first bool) (message, bool) {
+func (h *harmony) recordedMessage(conv *Conversation, ids []int32, body int, first bool) (msg message, ok bool) {
 	before := ids[:body]
 	if !first {
 		if len(before) == 0 || before[0] != h.start {
-			return message{}, false
+			return message{author: "assistant"}, false
 		}
 		before = before[1:]
 	}
-	if slices.ContainsFunc(ids[body+1:len(ids)-1], h.tok.IsControl) {
-		return message{}, false
-	}
 	parser := newHarmonyParser(h, conv)
 	for _, id := range before {
-		parser.hold(id)
+		parser.head.Hold(0, id)
 	}
-	head := parser.header(false)
-	if len(head.rules) > 0 || head.channel == "" || (head.recipient != "" && head.channel == analysis && !conv.builtin(head.recipient)) {
-		return message{}, false
-	}
-	msg := message{author: "assistant", recipient: head.recipient, channel: head.channel}
+	head := parser.head.Read(false)
+	msg = message{author: "assistant", recipient: head.Recipient, channel: head.Channel}
 	if first {
 		msg.ids = append(msg.ids, h.start)
 		msg.ids = h.tok.Encode(msg.ids, "assistant")
 	}
 	msg.ids = append(msg.ids, ids...)
-	if last := len(msg.ids) - 1; msg.ids[last] == h.ret {
+	switch last := len(msg.ids) - 1; {
+	case msg.recipient != "":
+		msg.ids[last] = h.call
+	case msg.ids[last] == h.ret:
 		msg.ids[last] = h.end // only ever sampled
 	}
-	return msg, true
+	stray := slices.ContainsFunc(ids[body+1:len(ids)-1], h.tok.IsControl)
+	orphan := head.Recipient != "" && head.Channel == analysis && !conv.builtin(head.Recipient) && !conv.ran(head.Recipient)
+	return msg, !stray && len(head.Rules) == 0 && head.Channel != "" && !orphan
 }
 
 // effort is Effort, or what Vars say in its place.
@@ -344,11 +384,9 @@ func (h *harmony) systemText(conv *Conversation) (string, error) {
 	}
 	sections = append(sections, "Reasoning: "+effort)
 	if len(conv.Builtins) > 0 && !conv.NoCalls {
-		// The prompt must not depend on the order in which they were switched on.
-		spaces := slices.SortedFunc(slices.Values(conv.Builtins), func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) })
 		var blocks []string
-		for _, space := range spaces {
-			text, err := namespaceText(space, nil)
+		for _, space := range conv.spaces() {
+			text, err := namespaceText(*space, declare.NewNames(toolNames(space.Tools)).ByTool)
 			if err != nil {
 				return "", generalError("built-in tools %s: %v", space.Name, err)
 			}
@@ -388,13 +426,12 @@ func developerText(conv *Conversation, first int, names *declare.Names) (string,
 	return strings.Join(sections, "\n\n"), nil
 }
 
-// namespaceText declares tools (harmony.md 5). names, if there are any, replace theirs.
+// namespaceText declares tools (harmony.md 5) under the given names.
 func namespaceText(space Namespace, names []string) (string, error) {
-	tools := make([]declare.Tool, len(space.Tools))
+	var tools []declare.Tool
 	for i, tool := range space.Tools {
-		tools[i] = declare.Tool{Name: tool.Name, Description: tool.Description, Text: tool.Input != JSON, Parameters: tool.Parameters}
-		if names != nil {
-			tools[i].Name = names[i]
+		if !tool.Unshown {
+			tools = append(tools, declare.Tool{Name: names[i], Description: tool.Description, Text: tool.Input != JSON, Parameters: tool.Parameters})
 		}
 	}
 	text, at, err := declare.Namespace(space.Name, space.Description, tools)

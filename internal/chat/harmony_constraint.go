@@ -20,6 +20,7 @@ type harmonyRules struct {
 	// given before, there when the answer has a form or must be a call and was thought
 	// about, both when it has to come to the point, behind <|constrain|>.
 	opening, channel, addressed, thought, last, lastAddressed, kind mask.Spellings
+	builtin                                                         map[string]bool // recipients of the server's tools, which may be called on either channel
 
 	role      []int32                     // assistant, as the prompt has it
 	final     []int32                     // final, the same; nil = the answer may also be a call
@@ -60,7 +61,7 @@ func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile)
 	if wanted.Loose && wanted.holdNothing(conv, budget) {
 		return nil, nil
 	}
-	if err := wanted.check(conv.Tools); err != nil {
+	if err := wanted.check(conv); err != nil {
 		return nil, err
 	}
 	// The form of the answer, then of each call, then the headers that lead to them.
@@ -68,7 +69,7 @@ func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile)
 	if err != nil {
 		return nil, err
 	}
-	rules := &harmonyRules{format: h, budget: budget, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: wanted.MustCall, pointed: wanted.MustCall || wanted.Answer != nil}
+	rules := &harmonyRules{format: h, budget: budget, builtin: map[string]bool{}, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: wanted.MustCall, pointed: wanted.MustCall || wanted.Answer != nil}
 	rules.begin, rules.goesOn = atOpening, conv.goesOn()
 	switch {
 	case rules.goesOn == final && wanted.MustCall:
@@ -92,9 +93,11 @@ func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile)
 		}
 		recipients = append(recipients, recipient)
 	}
-	for _, name := range conv.builtins() {
-		rules.arguments[name] = nil
-		recipients = append(recipients, name)
+	for _, it := range conv.builtins() {
+		if wanted.mayCall(it.recipient) {
+			rules.arguments[it.shown], rules.builtin[it.shown] = nil, true
+			recipients = append(recipients, it.shown)
+		}
 	}
 	rules.headers(wanted, recipients)
 	return rules.constraint, nil
@@ -112,22 +115,6 @@ func (c *Conversation) goesOn() string {
 		return commentary
 	}
 	return final
-}
-
-// builtins are the recipients of calls of built-in tools.
-func (c *Conversation) builtins() (names []string) {
-	if c.NoCalls {
-		return nil
-	}
-	for _, space := range c.Builtins {
-		if len(space.Tools) == 0 { // the namespace itself is called
-			names = append(names, space.Name)
-		}
-		for _, tool := range space.Tools {
-			names = append(names, space.Name+"."+tool.Name)
-		}
-	}
-	return names
 }
 
 // arguments compiles the form of the arguments of a tool, given by its index.
@@ -169,16 +156,17 @@ func (rules *harmonyRules) headers(wanted *Rules, recipients []string) {
 		for _, kind := range kinds {
 			behind := tok.Encode(slices.Clone(name), kind)
 			decided = append(decided, slices.Concat(spell(commentary), behind))
-			if reasons {
-				all = append(all, slices.Concat(spell(analysis), behind))
+			switch thought := slices.Concat(spell(analysis), behind); {
+			case rules.builtin[recipient]: // there they were trained to be called
+				decided = append(decided, thought)
+			case reasons:
+				all = append(all, thought)
 			}
 		}
 	}
 	for _, kind := range kinds {
 		lastAddressed = append(lastAddressed, spell(commentary, kind))
-		if reasons {
-			addressed = append(addressed, spell(analysis, kind))
-		}
+		addressed = append(addressed, spell(analysis, kind))
 	}
 	if len(recipients) == 0 {
 		rules.final = spell(final)
@@ -383,7 +371,7 @@ func (c *harmonyConstraint) leave(id int32) error {
 		texts := rules.channel // which channels are open depends on what came before
 		switch {
 		case name != "":
-			if texts = rules.addressed; c.spent >= rules.budget {
+			if texts = rules.addressed; c.spent >= rules.budget && !rules.builtin[name] {
 				texts = rules.lastAddressed
 			}
 			c.header = append(c.header, '\n') // ends the name

@@ -2,24 +2,25 @@ package chat
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"ossian/internal/chat/declare"
+	"ossian/internal/chat/event"
+	"ossian/internal/chat/header"
 	"ossian/internal/chat/mend"
 )
 
 // A harmonyParser reads what gpt-oss samples, with the salvage rules of harmony.md 9.
 type harmonyParser struct {
 	format *harmony
-	out    eventWriter
+	out    event.Writer
 	conv   *Conversation
 	names  *declare.Names // of the offered tools
 
 	state    harmonyState
-	tokens   []headerToken // the header so far
-	begun    bool          // it follows a <|start|> that was sampled
-	loose    bool          // it may be text: nothing introduced it
-	answered bool          // there was a final message
-	over     bool          // the turn has ended
+	head     header.Reader
+	answered bool // there was a final message
+	over     bool // the turn has ended
 }
 
 // A harmonyState is where in the format the output is: inHeader → inContent →
@@ -35,7 +36,8 @@ const (
 
 // newHarmonyParser begins where the prompt of conv ends.
 func newHarmonyParser(h *harmony, conv *Conversation) *harmonyParser {
-	parser := &harmonyParser{format: h, out: newEventWriter(h.tok), conv: conv, names: declare.NewNames(toolNames(conv.offered())), state: inHeader}
+	parser := &harmonyParser{format: h, out: event.New(h.tok), conv: conv, names: declare.NewNames(toolNames(conv.offered())), state: inHeader}
+	parser.head = header.Reader{Channel: h.channel, Constrain: h.constrain, IsTool: parser.isTool, Text: h.tok.Text}
 	switch channel := conv.goesOn(); {
 	case channel != "":
 		part := Reasoning
@@ -46,7 +48,7 @@ func newHarmonyParser(h *harmony, conv *Conversation) *harmonyParser {
 			part = Preamble
 		}
 		parser.state = inContent
-		parser.out.later(part, false, false)
+		parser.out.Later(part, false, false)
 	case conv.NoPrompt:
 		parser.state = expectStart
 	}
@@ -55,7 +57,7 @@ func newHarmonyParser(h *harmony, conv *Conversation) *harmonyParser {
 
 // Push implements Parser.
 func (p *harmonyParser) Push(dst []Event, id int32) []Event {
-	p.out.next()
+	p.out.Next()
 	format := p.format
 	control := format.tok.IsControl(id)
 	switch {
@@ -72,50 +74,51 @@ func (p *harmonyParser) Push(dst []Event, id int32) []Event {
 	case id == format.end || id == format.ret || id == format.call || id == format.endOfText:
 		return p.terminator(dst, id)
 	}
-	return p.out.salvage(dst, mend.StrayMarker)
+	return p.out.Salvage(dst, mend.StrayMarker)
 }
 
 // text takes an id that is no marker.
 func (p *harmonyParser) text(dst []Event, id int32) []Event {
 	switch p.state {
 	case inContent:
-		return p.out.text(dst, p.out.tok.Text(id))
+		return p.out.Text(dst, p.out.Tok.Text(id))
 	case expectStart:
 		p.enter(false, true)
 	}
-	if len(p.tokens) < maxHeader {
-		p.hold(id)
+	if p.head.Len() < header.Max {
+		p.head.Hold(p.out.Token, id)
 		return dst
 	}
 	// No header is that long: this is content, of the answer unless there was one.
 	rule, channel := mend.EndlessHeader, final
-	if p.loose {
+	if p.head.Loose {
 		rule = mend.LooseText
 	}
 	if p.answered {
 		channel = analysis
 	}
-	head := p.header(true)
-	dst = p.begin(p.out.salvage(dst, rule), head, channel)
-	return p.out.text(dst, p.out.tok.Text(id))
+	head := p.head.Read(true)
+	dst = p.begin(p.out.Salvage(dst, rule), head, channel)
+	return p.out.Text(dst, p.out.Tok.Text(id))
 }
 
 // enter begins a header.
 func (p *harmonyParser) enter(begun, loose bool) {
-	p.state, p.tokens, p.begun, p.loose = inHeader, p.tokens[:0], begun, loose
+	p.state = inHeader
+	p.head.Begin(begun, loose)
 }
 
 // startMarker takes <|start|>.
 func (p *harmonyParser) startMarker(dst []Event) []Event {
 	switch {
 	case p.state == inContent:
-		dst = p.out.salvage(dst, mend.StartInText)
-		dst = p.out.end(dst, false, false)
-	case p.state == inHeader && p.loose:
+		dst = p.out.Salvage(dst, mend.StartInText)
+		dst = p.out.End(dst, false, false)
+	case p.state == inHeader && p.head.Loose:
 		dst, _ = p.commit(dst, mend.LooseText, analysis)
-		dst = p.out.end(dst, false, false)
+		dst = p.out.End(dst, false, false)
 	case p.state == inHeader:
-		dst = p.out.salvage(dst, mend.DoubledStart)
+		dst = p.out.Salvage(dst, mend.DoubledStart)
 	}
 	p.enter(true, false)
 	return dst
@@ -125,38 +128,38 @@ func (p *harmonyParser) startMarker(dst []Event) []Event {
 func (p *harmonyParser) headerMarker(dst []Event, id int32) []Event {
 	switch {
 	case p.state == inContent:
-		dst = p.out.salvage(dst, mend.ChannelInText)
-		dst = p.out.end(dst, false, false)
+		dst = p.out.Salvage(dst, mend.ChannelInText)
+		dst = p.out.End(dst, false, false)
 		p.enter(false, false)
 	case p.state == expectStart:
-		dst = p.out.salvage(dst, mend.MissingStart)
+		dst = p.out.Salvage(dst, mend.MissingStart)
 		p.enter(false, false)
-	case p.loose:
-		dst = p.out.salvage(dst, mend.LooseText)
-		p.loose = false
+	case p.head.Loose:
+		dst = p.out.Salvage(dst, mend.LooseText)
+		p.head.Loose = false
 	}
-	if len(p.tokens) == maxHeader {
-		head := p.header(true)
-		return p.begin(p.out.salvage(dst, mend.EndlessHeader), head, final)
+	if p.head.Len() == header.Max {
+		head := p.head.Read(true)
+		return p.begin(p.out.Salvage(dst, mend.EndlessHeader), head, final)
 	}
-	p.hold(id)
+	p.head.Hold(p.out.Token, id)
 	return dst
 }
 
 // messageMarker takes <|message|>.
 func (p *harmonyParser) messageMarker(dst []Event) []Event {
 	if p.state == expectStart {
-		dst = p.out.salvage(dst, mend.MissingStart)
+		dst = p.out.Salvage(dst, mend.MissingStart)
 		p.enter(false, false)
 	}
-	if p.loose {
-		dst = p.out.salvage(dst, mend.LooseText)
+	if p.head.Loose {
+		dst = p.out.Salvage(dst, mend.LooseText)
 	}
-	head := p.header(false)
+	head := p.head.Read(false)
 	fallback := final
-	if head.channel == "" && !head.hidden {
-		head.rules = append(head.rules, mend.MissingChannel)
-		if head.recipient != "" {
+	if head.Channel == "" && !head.Hidden {
+		head.Rules = append(head.Rules, mend.MissingChannel)
+		if head.Recipient != "" {
 			fallback = commentary
 		}
 	}
@@ -164,33 +167,34 @@ func (p *harmonyParser) messageMarker(dst []Event) []Event {
 }
 
 // begin starts the message of a header, on channel fallback if the header names none.
-func (p *harmonyParser) begin(dst []Event, head header, fallback string) []Event {
-	for _, rule := range head.rules {
-		dst = p.out.salvage(dst, rule)
+func (p *harmonyParser) begin(dst []Event, head header.Header, fallback string) []Event {
+	for _, rule := range head.Rules {
+		dst = p.out.Salvage(dst, rule)
 	}
-	if head.channel == "" {
-		head.channel = fallback
+	if head.Channel == "" {
+		head.Channel = fallback
 	}
 	part, name := p.part(head)
 	p.answered = p.answered || part == Content
-	p.state, p.tokens = inContent, p.tokens[:0]
-	dst = p.out.start(dst, part, name)
-	for _, piece := range head.content {
-		dst = p.out.piece(dst, piece)
+	p.state = inContent
+	p.head.Begin(false, false)
+	dst = p.out.Start(dst, part, name)
+	for _, piece := range head.Content {
+		dst = p.out.Add(dst, piece)
 	}
 	return dst
 }
 
 // part decides what a message is for.
-func (p *harmonyParser) part(head header) (part Part, tool string) {
+func (p *harmonyParser) part(head header.Header) (part Part, tool string) {
 	switch {
-	case head.hidden:
+	case head.Hidden:
 		return Hidden, ""
-	case head.recipient != "":
-		return p.tool(head.recipient)
-	case head.channel == analysis:
+	case head.Recipient != "":
+		return p.tool(head.Recipient)
+	case head.Channel == analysis:
 		return Reasoning, ""
-	case head.channel == commentary:
+	case head.Channel == commentary:
 		return Preamble, ""
 	}
 	return Content, ""
@@ -199,7 +203,7 @@ func (p *harmonyParser) part(head header) (part Part, tool string) {
 // tool decides whose call a message to a recipient is.
 func (p *harmonyParser) tool(recipient string) (Part, string) {
 	if p.conv.builtin(recipient) && !p.conv.NoCalls {
-		return Builtin, recipient
+		return Builtin, p.conv.findBuiltin(recipient)
 	}
 	name := strings.TrimPrefix(recipient, "functions.")
 	if declared, ok := p.names.Find(name); ok {
@@ -211,14 +215,14 @@ func (p *harmonyParser) tool(recipient string) (Part, string) {
 // commit makes a message of a header that nothing but text follows, and reports
 // whether there is any.
 func (p *harmonyParser) commit(dst []Event, rule mend.Rule, fallback string) ([]Event, bool) {
-	head := p.header(true)
-	if len(head.content) == 0 {
+	head := p.head.Read(true)
+	if len(head.Content) == 0 {
 		return dst, false
 	}
-	if head.channel == "" {
-		dst = p.out.salvage(dst, mend.TextForHeader)
+	if head.Channel == "" {
+		dst = p.out.Salvage(dst, mend.TextForHeader)
 	}
-	return p.begin(p.out.salvage(dst, rule), head, fallback), true
+	return p.begin(p.out.Salvage(dst, rule), head, fallback), true
 }
 
 // terminator takes an id that ends a message.
@@ -232,7 +236,7 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 			fallback = final
 		}
 		rule := mend.MissingMessage
-		if p.loose {
+		if p.head.Loose {
 			rule = mend.LooseText
 		}
 		dst, message = p.commit(dst, rule, fallback)
@@ -240,21 +244,21 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 	p.state = expectStart
 	if !message {
 		if !last {
-			dst = p.out.salvage(dst, mend.StrayEnd)
-			return p.out.skip(dst, Hidden)
+			dst = p.out.Salvage(dst, mend.StrayEnd)
+			return p.out.Skip(dst, Hidden)
 		}
 		return p.endTurn(dst, Content)
 	}
 	// Each part has an end of its own; the others end it, too.
-	part := p.out.part
+	part := p.out.Part
 	switch {
-	case part == Calling && id != p.format.call:
-		dst = p.out.salvage(dst, mend.CallEnd)
+	case (part == Calling || part == Builtin) && id != p.format.call:
+		dst = p.out.Salvage(dst, mend.CallEnd)
 	case id == p.format.call && (part.Visible() || part == Reasoning):
-		dst = p.out.salvage(dst, mend.NoCall)
+		dst = p.out.Salvage(dst, mend.NoCall)
 	}
-	dst = p.out.end(dst, false, false)
-	if last || part == Calling || part == Content {
+	dst = p.out.End(dst, false, false)
+	if last || part == Calling || part == Builtin || part == Content {
 		return p.endTurn(dst, part)
 	}
 	return dst
@@ -263,7 +267,7 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 // endTurn reports that the answer is complete; what still comes is text (S17).
 func (p *harmonyParser) endTurn(dst []Event, part Part) []Event {
 	p.over = true
-	return p.out.emit(dst, Event{Kind: TurnEnd, Part: part})
+	return p.out.Emit(dst, Event{Kind: TurnEnd, Part: part})
 }
 
 // afterwards takes what follows the end of the turn: more text of the answer (S17).
@@ -271,35 +275,47 @@ func (p *harmonyParser) afterwards(dst []Event, id int32, control bool) []Event 
 	if control {
 		return dst
 	}
-	if !p.out.open {
-		dst = p.out.salvage(dst, mend.TextAfterTurn)
-		dst = p.out.start(dst, Content, "")
+	if !p.out.Open {
+		dst = p.out.Salvage(dst, mend.TextAfterTurn)
+		dst = p.out.Start(dst, Content, "")
 	}
-	return p.out.text(dst, p.out.tok.Text(id))
+	return p.out.Text(dst, p.out.Tok.Text(id))
 }
 
 // Close implements Parser.
 func (p *harmonyParser) Close(dst []Event) []Event {
-	if p.state == inHeader && !p.over && (len(p.tokens) > 0 || p.begun) {
+	if p.state == inHeader && !p.over && (p.head.Len() > 0 || p.head.Begun) {
 		dst = p.closeHeader(dst)
 	}
-	dst = p.out.end(dst, false, !p.over)
-	return p.out.skip(dst, Hidden)
+	dst = p.out.End(dst, false, !p.over)
+	return p.out.Skip(dst, Hidden)
 }
 
 // closeHeader takes the end of the output inside a header. Half a header is dropped
 // (S16), text that a model wrote instead of one is its answer (S7a).
 func (p *harmonyParser) closeHeader(dst []Event) []Event {
-	head := p.header(true)
+	head := p.head.Read(true)
 	var rest strings.Builder
-	for _, piece := range head.content {
-		rest.WriteString(piece.raw)
+	for _, piece := range head.Content {
+		rest.WriteString(piece.Raw)
 	}
 	text := rest.String()
-	half := strings.HasPrefix("to=", text) || (head.channels > 0 && !strings.ContainsAny(text, " \n"))
-	if !half || (p.loose && text != "") {
+	half := strings.HasPrefix("to=", text) || (head.Channels > 0 && !strings.ContainsAny(text, " \n"))
+	if !half || (p.head.Loose && text != "") {
 		dst, _ = p.commit(dst, mend.MissingMessage, final)
 		return dst
 	}
-	return p.out.salvage(dst, mend.HalfHeader)
+	return p.out.Salvage(dst, mend.HalfHeader)
+}
+
+// isTool reports whether a word of a header names a function or an offered tool.
+func (p *harmonyParser) isTool(word string) bool {
+	if !utf8.ValidString(word) {
+		return false
+	}
+	if strings.HasPrefix(word, "functions.") || p.conv.builtin(word) {
+		return true
+	}
+	_, ok := p.names.Find(word)
+	return ok
 }

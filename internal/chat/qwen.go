@@ -110,11 +110,14 @@ func (q *qwen) Render(prompt *token.Prompt, conv *Conversation) error {
 	if _, err := conv.check(); err != nil {
 		return err
 	}
+	conv, _ = conv.withFunctions()
 	turns, first := conv.Turns, 0
-	if err := q.system(prompt, conv); err != nil {
+	if conv.Since > 0 {
+		q.since(prompt, turns[conv.Since].Output)
+		first = conv.Since + 1
+	} else if err := q.system(prompt, conv); err != nil {
 		return err
-	}
-	if len(turns) > 0 && turns[0].Role <= Developer {
+	} else if len(turns) > 0 && turns[0].Role <= Developer {
 		first = 1
 	}
 	query := lastQuery(turns) // reasoning is shown behind it
@@ -144,6 +147,17 @@ func (q *qwen) Render(prompt *token.Prompt, conv *Conversation) error {
 		prompt.Markup("<think>\n\n</think>\n\n")
 	}
 	return nil
+}
+
+// since writes the ids of an answer, and its end.
+func (q *qwen) since(prompt *token.Prompt, ids []int32) {
+	if last := len(ids) - 1; last >= 0 && slices.Contains(q.stops, ids[last]) {
+		ids = ids[:last]
+	}
+	for _, id := range ids {
+		prompt.Control(id)
+	}
+	q.close(prompt)
 }
 
 // turn writes a turn of text.
@@ -309,7 +323,8 @@ func (q *qwen) Tools() bool { return true }
 
 // Parser implements Format.
 func (q *qwen) Parser(c *Conversation) Parser {
-	return withTextTools(newTagParser(q.tok, q.tags, false, q.stops, c, q.begins(c)), c, wrapped)
+	c, recipients := c.withFunctions()
+	return withRecipients(withTextTools(newTagParser(q.tok, q.tags, false, q.stops, c, q.begins(c)), c, wrapped), recipients)
 }
 
 // Constraint implements Format.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"ossian/internal/chat/calljson"
+	"ossian/internal/chat/event"
 	"ossian/internal/chat/mend"
 )
 
@@ -16,8 +17,8 @@ import (
 // byte: callHead → callArgs → callTail. Otherwise the whole text waits for its end:
 // callHead → callWhole.
 type callReader struct {
-	pieces []piece // until the call is known
-	text   []byte  // of pieces
+	pieces []event.Piece // until the call is known
+	text   []byte        // of pieces
 	state  callState
 	value  calljson.Value // the arguments
 	junk   bool           // something other than the closing brace follows the arguments
@@ -44,8 +45,8 @@ func (p *tagParser) callText(dst []Event, raw string) []Event {
 	}
 	// Neither name nor form is certain yet. The ids are accounted for with what the text
 	// turns out to be: a call, or content.
-	reader.pieces = append(reader.pieces, piece{p.out.token, raw, p.out.owed})
-	p.out.owed = 0
+	reader.pieces = append(reader.pieces, event.Piece{Token: p.out.Token, Raw: raw, Count: p.out.Owed})
+	p.out.Owed = 0
 	reader.text = append(reader.text, raw...)
 	if reader.state == callWhole {
 		return dst
@@ -63,15 +64,15 @@ func (p *tagParser) callText(dst []Event, raw string) []Event {
 }
 
 // startCall begins a call; the ids of what was read so far count as part of it.
-func (p *tagParser) startCall(dst []Event, name string, read []piece) []Event {
+func (p *tagParser) startCall(dst []Event, name string, read []event.Piece) []Event {
 	for _, piece := range read {
-		p.out.owed += piece.count
+		p.out.Owed += piece.Count
 	}
 	part := Calling
 	if !p.tools[name] {
 		part = Hidden
 	}
-	return p.out.start(dst, part, name)
+	return p.out.Start(dst, part, name)
 }
 
 // arguments gives on what of raw belongs to the arguments, and looks at what follows them.
@@ -83,7 +84,7 @@ func (p *tagParser) arguments(dst []Event, raw string) []Event {
 		reader.junk = reader.junk || strings.Trim(raw[size:], "} \t\r\n") != ""
 	}
 	if size > 0 {
-		return p.out.text(dst, raw[:size])
+		return p.out.Text(dst, raw[:size])
 	}
 	return dst
 }
@@ -98,12 +99,12 @@ func (p *tagParser) endCall(dst []Event, cut bool) []Event {
 	p.inCall = false
 	switch reader.state {
 	case callArgs:
-		dst = p.out.end(dst, false, cut || !reader.value.Scalar)
+		dst = p.out.End(dst, false, cut || !reader.value.Scalar)
 	case callTail:
 		if reader.junk {
-			dst = p.out.salvage(dst, mend.BrokenCall)
+			dst = p.out.Salvage(dst, mend.BrokenCall)
 		}
-		dst = p.out.end(dst, false, false)
+		dst = p.out.End(dst, false, false)
 	default:
 		dst = p.wholeCall(dst, cut)
 	}
@@ -127,18 +128,18 @@ func (p *tagParser) wholeCall(dst []Event, cut bool) []Event {
 		if known && call.Arguments == nil {
 			call.Arguments = json.RawMessage("{}")
 		}
-		dst = p.out.text(dst, string(call.Arguments))
-		return p.out.end(dst, false, !known)
+		dst = p.out.Text(dst, string(call.Arguments))
+		return p.out.End(dst, false, !known)
 	}
 	// No call: the pieces become text as if there had been no tags.
-	dst = p.out.salvage(dst, mend.BrokenCall)
+	dst = p.out.Salvage(dst, mend.BrokenCall)
 	part := Content
 	if cut {
 		part = Hidden
 	}
-	p.out.later(part, true, true)
+	p.out.Later(part, true, true)
 	for _, piece := range reader.pieces {
-		dst = p.out.piece(dst, piece)
+		dst = p.out.Add(dst, piece)
 	}
-	return p.out.end(dst, true, cut)
+	return p.out.End(dst, true, cut)
 }

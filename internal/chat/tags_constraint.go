@@ -33,10 +33,13 @@ type tagRules struct {
 // newTagConstraint completes rules with what is wanted, nil = nothing. begins says where the
 // prompt leaves the model.
 func newTagConstraint(rules *tagRules, begins func(*Conversation) thinkPlace, conv *Conversation, wanted *Rules, compile Compile) (func() Constraint, error) {
+	asked := conv
+	conv, _ = asked.withFunctions()
+	wanted = wanted.withBuiltins(asked, conv)
 	if rules.budget = wanted.budget(conv, !conv.thinks()); wanted.holdNothing(conv, rules.budget) {
 		return nil, nil
 	}
-	err := wanted.check(conv.Tools)
+	err := wanted.check(conv)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +59,7 @@ func newTagConstraint(rules *tagRules, begins func(*Conversation) thinkPlace, co
 		// words, these say whether it is one.
 		rules.calls, err = tagCalls(conv, wanted, "{\"name\": ", rules.bare, "}", compile)
 	}
-	if rules.free = rules.answer == nil && rules.calls == nil; rules.free && (rules.budget == unlimited || rules.open < 0) {
+	if rules.free = rules.answer == nil && rules.calls == nil && !wanted.NoCalls; rules.free && (rules.budget == unlimited || rules.open < 0) {
 		return nil, err // calls of a form that is not known must stay possible
 	}
 	rules.state = begins(conv)
@@ -72,8 +75,8 @@ func tagCalls(conv *Conversation, wanted *Rules, before, member, after string, c
 		if wanted.callable(tool) {
 			frame := grammar.Frame{Before: before + strconv.Quote(conv.Tools[tool].Name) + ", \"" + member + "\": ", JSON: wanted.form(tool, conv.Tools[tool].Input), After: after}
 			switch conv.Tools[tool].Input {
-			case Text:
-				frame.JSON = grammar.Source{Text: textSchema}
+			case Text, code:
+				frame.JSON = grammar.Source{Text: conv.Tools[tool].Input.schema()}
 			case Formed:
 				frame.Before, frame.After = frame.Before+`{"input": "`, `"}`+frame.After
 			}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"ossian/internal/chat/event"
 	"ossian/internal/chat/mend"
 	"ossian/internal/token"
 )
@@ -63,7 +64,7 @@ const (
 // text. Tags that mean nothing where they stand are text, or dropped by a Rule.
 type tagParser struct {
 	tags
-	out    eventWriter
+	out    event.Writer
 	stops  []int32
 	tools  map[string]bool // nil = none offered: call tags are text
 	state  thinkPlace
@@ -78,7 +79,7 @@ type tagParser struct {
 // newTagParser begins where the prompt of conv ends, in state. bare says that calls have
 // no tags.
 func newTagParser(tok *token.BPE, known tags, bare bool, stops []int32, conv *Conversation, state thinkPlace) *tagParser {
-	parser := &tagParser{tags: known, out: newEventWriter(tok), stops: stops, state: state, bare: bare, forced: conv.MustCall}
+	parser := &tagParser{tags: known, out: event.New(tok), stops: stops, state: state, bare: bare, forced: conv.MustCall}
 	if conv.continuesText() { // no call begins there
 		parser.reader.state = bareOff
 	}
@@ -89,14 +90,14 @@ func newTagParser(tok *token.BPE, known tags, bare bool, stops []int32, conv *Co
 		}
 	}
 	if state == insideThinking {
-		parser.out.later(Reasoning, true, true)
+		parser.out.Later(Reasoning, true, true)
 	}
 	return parser
 }
 
 // Push implements Parser.
 func (p *tagParser) Push(dst []Event, id int32) []Event {
-	p.out.next()
+	p.out.Next()
 	think := p.state != behindThinking && !p.inCall && p.open >= 0
 	switch {
 	case think && id == p.open:
@@ -105,37 +106,37 @@ func (p *tagParser) Push(dst []Event, id int32) []Event {
 		return p.closeThinking(dst)
 	case p.tools != nil && !p.bare && p.state != insideThinking && id == p.callOpen:
 		dst = p.endCall(dst, false)
-		dst = p.out.end(dst, true, false)
+		dst = p.out.End(dst, true, false)
 		p.inCall = true
 		return dst
 	case p.inCall && id == p.callClose:
 		return p.endCall(dst, false)
 	case slices.Contains(p.stops, id):
 		return p.end(dst)
-	case p.out.tok.IsControl(id):
+	case p.out.Tok.IsControl(id):
 		return dst // counts with the next event
 	}
-	raw := p.out.tok.Text(id)
+	raw := p.out.Tok.Text(id)
 	switch {
 	case p.inCall:
 		return p.callText(dst, raw)
 	case p.mayCall():
 		return p.bareText(dst, raw)
-	case !p.out.open:
-		p.out.later(Content, p.state == behindThinking || p.out.calls > 0, p.tools != nil && !p.bare)
+	case !p.out.Open:
+		p.out.Later(Content, p.state == behindThinking || p.out.Calls > 0, p.tools != nil && !p.bare)
 	}
-	return p.out.text(dst, raw)
+	return p.out.Text(dst, raw)
 }
 
 // openThinking takes <think>; a second one is dropped.
 func (p *tagParser) openThinking(dst []Event) []Event {
 	if p.state == insideThinking {
-		return p.out.salvage(dst, mend.StrayThinkTag)
+		return p.out.Salvage(dst, mend.StrayThinkTag)
 	}
 	dst = p.endBare(dst, false)
 	p.state = insideThinking
-	dst = p.out.end(dst, false, false)
-	p.out.later(Reasoning, true, true)
+	dst = p.out.End(dst, false, false)
+	p.out.Later(Reasoning, true, true)
 	return dst
 }
 
@@ -144,28 +145,28 @@ func (p *tagParser) closeThinking(dst []Event) []Event {
 	begun := p.state == insideThinking
 	p.state = behindThinking
 	if !begun {
-		return p.out.salvage(dst, mend.StrayThinkTag)
+		return p.out.Salvage(dst, mend.StrayThinkTag)
 	}
-	dst = p.out.end(dst, true, false)
-	return p.out.skip(dst, Reasoning)
+	dst = p.out.End(dst, true, false)
+	return p.out.Skip(dst, Reasoning)
 }
 
 // end takes a stop id. What follows one, with ignore_eos, is more content.
 func (p *tagParser) end(dst []Event) []Event {
 	dst = p.endCall(dst, false)
 	dst = p.endBare(dst, false)
-	dst = p.out.end(dst, false, false)
+	dst = p.out.End(dst, false, false)
 	if p.ended {
 		return dst
 	}
 	p.ended, p.state, p.reader.state = true, behindThinking, bareOff
-	return p.out.emit(dst, Event{Kind: TurnEnd, Part: Content})
+	return p.out.Emit(dst, Event{Kind: TurnEnd, Part: Content})
 }
 
 // Close implements Parser.
 func (p *tagParser) Close(dst []Event) []Event {
 	dst = p.endCall(dst, true)
 	dst = p.endBare(dst, true)
-	dst = p.out.end(dst, false, true)
-	return p.out.skip(dst, Content)
+	dst = p.out.End(dst, false, true)
+	return p.out.Skip(dst, Content)
 }

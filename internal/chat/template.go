@@ -129,6 +129,11 @@ func (t *template) Stops() []int32 { return t.stops }
 
 // Render implements Format.
 func (t *template) Render(prompt *token.Prompt, conv *Conversation) error {
+	offers := len(conv.Builtins) > 0 && !conv.NoCalls
+	conv, _ = conv.withFunctions()
+	if conv.Since > 0 {
+		return t.since(prompt, conv)
+	}
 	text, err := t.text(conv)
 	if err != nil {
 		return err
@@ -136,8 +141,63 @@ func (t *template) Render(prompt *token.Prompt, conv *Conversation) error {
 	if err := t.judge(conv, text); err != nil {
 		return err
 	}
+	if offers {
+		if err := t.answers(conv); err != nil {
+			return err
+		}
+	}
 	prompt.Begin(text)
 	fence.Write(prompt, text)
+	return nil
+}
+
+// answers refuses a conversation whose last tool is one that the server runs where the template
+// has no place for a call of it or for what that gives.
+func (t *template) answers(conv *Conversation) error {
+	const id = "probe0000"
+	probe := *conv
+	probe.Continue = false
+	probe.Turns = append(slices.Clip(conv.Turns), Turn{Role: Assistant, Calls: []Call{{ID: id, Name: conv.Tools[len(conv.Tools)-1].Name, Arguments: "{}"}}},
+		Turn{Role: ToolRole, CallID: id, Parts: []string{"-"}})
+	text, err := t.text(&probe)
+	if err == nil {
+		err = t.judge(&probe, text)
+	}
+	if err != nil {
+		return &Error{Turn: -1, Tool: -1, Tools: true, Problem: "the model's chat template has no place for tools that the server runs: " + err.Error()}
+	}
+	return nil
+}
+
+// since writes what follows the prompt before turn Since: its ids, and what of the text is
+// behind the end of that turn.
+func (t *template) since(prompt *token.Prompt, conv *Conversation) error {
+	until := *conv
+	until.Turns, until.NoPrompt = conv.Turns[:conv.Since+1], true
+	before, err := t.text(&until)
+	if err != nil {
+		return ErrWhole
+	}
+	text, err := t.text(conv)
+	rest, ok := strings.CutPrefix(text, before)
+	if err != nil || !ok {
+		return ErrWhole
+	}
+	// What the template writes behind the id that ends an answer, such as a line break.
+	ids := conv.Turns[conv.Since].Output
+	last := len(ids) - 1
+	if last < 0 || !slices.Contains(t.stops, ids[last]) {
+		return ErrWhole
+	}
+	end := t.tok.Text(ids[last])
+	at := strings.LastIndex(before, end)
+	if at < 0 || strings.Trim(before[at+len(end):], " \n") != "" {
+		return ErrWhole
+	}
+	for _, id := range ids {
+		prompt.Control(id)
+	}
+	fence.Write(prompt, before[at+len(end):]+rest)
 	return nil
 }
 
@@ -316,6 +376,9 @@ func (t *template) call(call Call) *jinja.Dict {
 func (c *Conversation) declarations() ([]jinja.Value, error) {
 	var all []jinja.Value
 	for i, tool := range c.offered() {
+		if tool.Unshown {
+			continue
+		}
 		declared, err := jinja.FromJSON(tool.declaration())
 		if err != nil {
 			return nil, &Error{Turn: -1, Tool: i, Problem: err.Error()}
@@ -332,14 +395,15 @@ func (t *Tool) declaration() json.RawMessage {
 	}
 	parameters := t.Parameters
 	if t.Input != JSON {
-		parameters = json.RawMessage(textSchema)
+		parameters = json.RawMessage(t.Input.schema())
 	}
 	return declare.Function(t.Name, t.Description, parameters)
 }
 
 // Parser implements Format.
 func (t *template) Parser(c *Conversation) Parser {
-	return withTextTools(newTagParser(t.tok, t.tags, t.bare != "", t.stops, c, t.begins(c)), c, wrapped)
+	c, recipients := c.withFunctions()
+	return withRecipients(withTextTools(newTagParser(t.tok, t.tags, t.bare != "", t.stops, c, t.begins(c)), c, wrapped), recipients)
 }
 
 // Constraint implements Format.

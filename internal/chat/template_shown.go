@@ -45,7 +45,7 @@ func (t *template) judge(conv *Conversation, text string) error {
 	switch {
 	case len(missing) == 0:
 		return nil
-	case tools > 0 && tools == len(conv.Tools):
+	case tools > 0 && tools == conv.declared():
 		problem := "the model's chat template has no place for tools"
 		if t.shows {
 			problem = "the model's chat template shows tools in other conversations, but not in this one"
@@ -68,6 +68,9 @@ func marks(conv *Conversation) marking {
 	if copied.Tools = slices.Clone(conv.Tools); !conv.MustCall {
 		for i := range conv.offered() {
 			tool := &copied.Tools[i]
+			if tool.Unshown {
+				continue
+			}
 			renamed[tool.Name] = add(-1, i, "this tool: leave it out, or choose a template that shows it")
 			tool.Name, tool.JSON = renamed[tool.Name], nil
 		}

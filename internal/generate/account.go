@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"ossian/internal/engine"
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
 	"ossian/internal/wire"
@@ -62,6 +63,9 @@ func (j *Job) Tokens() (n int) {
 // Usage adds up what the answers took so far. What was cached is known of streams
 // that have ended.
 func (j *Job) Usage() wire.Usage {
+	if j.loop != nil {
+		return j.stepUsage()
+	}
 	var prompt, cached, completion, reasoned int
 	for i := range j.prompts {
 		prompt += j.prompts[i].tokens
@@ -85,6 +89,10 @@ func (j *Job) arrived(choice, count int) {
 	if j.model.Metrics == nil {
 		return
 	}
+	if t := j.answers[choice].turn; t != nil && t.fresh { // a tool has run since
+		t.fresh = false
+		return
+	}
 	if last.IsZero() {
 		j.model.Metrics.FirstToken(now.Sub(j.received))
 		return
@@ -102,7 +110,7 @@ func (j *Job) observe() {
 		report := metrics.Request{Received: j.received, N: j.perPrompt, MaxTokens: j.asked, Finish: metrics.FinishStop}
 		for i := p * j.perPrompt; i < (p+1)*j.perPrompt; i++ {
 			answer := j.answers[i]
-			_, usage, times := j.streams[i].End()
+			usage, times := j.took(i)
 			if i == p*j.perPrompt { // a prompt has the times of its first choice
 				report.Queued, report.Scheduled, report.First, report.Prompt, report.Cached = times.Queued, times.Scheduled, times.First, usage.Prompt, usage.Cached
 			}
@@ -125,4 +133,22 @@ func (j *Job) observe() {
 		}
 		j.model.Metrics.Finished(&report)
 	}
+}
+
+// took returns what a choice took of the engine, and when: of several steps the sum, and the
+// times of the first, of which the stream may be another by now.
+func (j *Job) took(choice int) (usage engine.Usage, times engine.Times) {
+	t := j.answers[choice].turn
+	if t == nil {
+		_, usage, times = j.streams[choice].End()
+		return usage, times
+	}
+	for _, step := range t.usage(j.answers[choice]) {
+		usage.Prompt, usage.Cached = usage.Prompt+step.prompt, usage.Cached+step.cached
+	}
+	times = t.times
+	if times.Queued.IsZero() && j.streams[choice] != nil {
+		_, _, times = j.streams[choice].End()
+	}
+	return usage, times
 }

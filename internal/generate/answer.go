@@ -7,6 +7,7 @@ import (
 	"ossian/internal/engine"
 	"ossian/internal/sample"
 	"ossian/internal/sched"
+	"ossian/internal/tools"
 	"ossian/internal/wire"
 )
 
@@ -31,6 +32,12 @@ type Answer struct {
 	Finish         string                 // wire.Finish…, once done
 	Stop           wire.StopReason        // what ended it, once done
 
+	Steps []Step     // with Builtin: the ids, and what calls gave
+	Tools *tools.Box // with Builtin: what the choice may use, until the job is closed
+
+	turn         *turn   // with Builtin; else nil
+	paused       bool    // a step has ended with calls: ids are not its own before the next begins
+	base         int     // tokens of earlier steps, which the parser does not know
 	size         int64   // bytes of memory: log probabilities, and what the output has booked
 	logprobSum   float64 // of the ids, where log probabilities are known
 	lastID       int32
@@ -60,10 +67,13 @@ func (g *Generation) answer(spec *choiceSpec) *Answer {
 
 // Push adds the next id.
 func (a *Answer) Push(token *engine.Token) {
-	if a.Done {
+	if a.Done || a.paused {
 		return
 	}
 	a.Tokens++
+	if a.turn != nil {
+		a.turn.sampled(a, token.ID)
+	}
 	a.lastID = token.ID
 	if len(token.Logprobs) > 0 {
 		a.logprobSum += float64(token.Logprobs[0].Logprob)
@@ -86,7 +96,7 @@ func (a *Answer) Push(token *engine.Token) {
 	}
 	a.events = a.parser.Push(a.events[:0], token.ID)
 	a.read()
-	if a.turnOver && !a.Done && enough { // by no id of this moment: the turn ended before
+	if a.turnOver && !a.Done && !a.paused && enough { // by no id of this moment: the turn ended before
 		a.conclude(wire.FinishStop, wire.StopReason{})
 	}
 }
@@ -94,7 +104,7 @@ func (a *Answer) Push(token *engine.Token) {
 // Close takes over how the engine ended the answer, if it is not done.
 func (a *Answer) Close(finish sched.Finish) {
 	switch {
-	case a.Done:
+	case a.Done || a.paused:
 	case finish == sched.FinishLength:
 		a.conclude(wire.FinishLength, wire.StopReason{})
 	default:
@@ -140,10 +150,20 @@ func (a *Answer) conclude(finish string, stop wire.StopReason) {
 	a.parserClosed, a.cutShort = true, finish == wire.FinishLength
 	a.events = a.parser.Close(a.events[:0])
 	a.read()
-	if !a.Done {
+	if !a.Done && !a.paused {
 		a.release(len(a.held))
-		a.finish(finish, stop)
+		a.end(finish, stop)
 	}
+}
+
+// end finishes the answer, or its step where calls are to be run first.
+func (a *Answer) end(finish string, stop wire.StopReason) {
+	if a.turn != nil && len(a.turn.calls) > 0 && finish == wire.FinishStop && (!stop.ByID || slices.Contains(a.spec.modelStops, stop.Token)) {
+		a.paused = true
+		a.turn.cites.flush(a)
+		return
+	}
+	a.finish(finish, stop)
 }
 
 // finish says how the answer ended.
@@ -151,6 +171,9 @@ func (a *Answer) finish(finish string, stop wire.StopReason) {
 	// A call that the request named is answered with stop, as OpenAI does: there was no choice.
 	if finish == wire.FinishStop && a.calls > 0 && !a.spec.namedCall {
 		finish = wire.FinishToolCalls
+	}
+	if a.turn != nil {
+		a.turn.finish(a)
 	}
 	if len(a.entries) > 0 && a.spec.hiddenLogprobs { // of hidden tokens behind the text
 		a.Deltas = append(a.Deltas, Delta{Field: Content, Logprobs: a.entries})
@@ -171,7 +194,11 @@ func (a *Answer) stopReason() wire.StopReason {
 func (a *Answer) read() {
 	for i := range a.events {
 		event := &a.events[i]
+		event.Token += a.base
 		a.count(a.events[i : i+1])
+		if a.turn != nil {
+			a.turn.read(a, event)
+		}
 		a.note(event)
 		switch {
 		case event.Kind == chat.Salvage && a.cutShort: // a header that max_tokens cut is no malformed one
@@ -181,7 +208,7 @@ func (a *Answer) read() {
 			a.turnOver = true
 		case event.Kind == chat.TurnEnd && !a.spec.ignoreEOS:
 			a.release(len(a.held))
-			a.finish(wire.FinishStop, a.stopReason())
+			a.end(wire.FinishStop, a.stopReason())
 		case event.Kind == chat.Skip:
 			a.hide(event.Token)
 		case event.Part.Visible():
@@ -191,7 +218,7 @@ func (a *Answer) read() {
 		case event.Part == chat.Calling:
 			a.call(event)
 		}
-		if a.Done { // what is left only counts
+		if a.Done || a.paused { // what is left only counts
 			a.count(a.events[i+1:])
 			if !a.parserClosed {
 				a.parserClosed = true
@@ -231,6 +258,9 @@ func (a *Answer) bound(event *chat.Event) {
 	case event.Kind == chat.End:
 		a.release(len(a.held))
 		a.stops.reset()
+		if a.turn != nil {
+			a.turn.cites.end(a)
+		}
 		a.Deltas = append(a.Deltas, Delta{Field: ItemEnds, Cut: event.Cut})
 	case event.Kind == chat.Start && event.Part != chat.Calling:
 		a.Deltas = append(a.Deltas, Delta{Field: ItemBegins, Part: event.Part})
@@ -255,7 +285,7 @@ func (a *Answer) call(event *chat.Event) {
 		a.Deltas = append(a.Deltas, Delta{Field: CallName, Text: event.Name, Call: event.Call, Custom: a.custom})
 	case event.Kind == chat.End && a.spec.oneCall && !event.Cut:
 		a.release(len(a.held))
-		a.finish(wire.FinishStop, wire.StopReason{})
+		a.end(wire.FinishStop, wire.StopReason{})
 	case event.Text != "":
 		a.Deltas = append(a.Deltas, Delta{Field: CallArguments, Text: event.Text, Call: event.Call, Custom: a.custom})
 	}

@@ -13,49 +13,60 @@ type arrival struct {
 	index  int
 	tokens []engine.Token
 	err    error
+	ran    *ran // of no stream: what a call of a tool gave
+	again  bool // of no stream: a step that had to wait can be submitted
 }
 
 // pump reads several streams at once, each by a goroutine of its own: that of the first
 // choice of a prompt alone until what it knows of the prompt is known.
 func (j *Job) pump(ctx context.Context) {
 	j.many = make(chan arrival)
-	for i, stream := range j.streams {
-		j.pumps.Go(func() {
-			if known := j.prompts[i/j.perPrompt].known; i%j.perPrompt > 0 && known != nil {
-				select {
-				case <-known:
-				case <-ctx.Done():
-					return
-				}
-			}
-			// Recv's slice is its own until it is called again: another goroutine reads a copy.
-			for {
-				tokens, err := stream.Recv(ctx)
-				select {
-				case j.many <- arrival{i, slices.Clone(tokens), err}:
-				case <-ctx.Done():
-					return
-				}
-				if err != nil {
-					return
-				}
-			}
-		})
+	for i := range j.streams {
+		j.listen(ctx, i)
 	}
+}
+
+// listen reads the stream of a choice, if it has one.
+func (j *Job) listen(ctx context.Context, i int) {
+	stream := j.streams[i]
+	if stream == nil {
+		return
+	}
+	j.pumps.Go(func() {
+		if known := j.prompts[i/j.perPrompt].known; i%j.perPrompt > 0 && known != nil {
+			select {
+			case <-known:
+			case <-ctx.Done():
+				return
+			}
+		}
+		// Recv's slice is its own until it is called again: another goroutine reads a copy.
+		for {
+			tokens, err := stream.Recv(ctx)
+			select {
+			case j.many <- arrival{index: i, tokens: slices.Clone(tokens), err: err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
 }
 
 // next waits for tokens of any stream, or the end of one. An error of ctx is the
 // wait's own.
-func (j *Job) next(ctx context.Context) (int, []engine.Token, error) {
+func (j *Job) next(ctx context.Context) (arrival, error) {
 	if j.many == nil {
 		tokens, err := j.streams[0].Recv(ctx)
-		return 0, tokens, err
+		return arrival{tokens: tokens}, err
 	}
 	select {
 	case got := <-j.many:
-		return got.index, got.tokens, got.err
+		return got, got.err
 	case <-ctx.Done():
-		return 0, nil, ctx.Err()
+		return arrival{}, ctx.Err()
 	}
 }
 

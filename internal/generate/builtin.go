@@ -52,13 +52,16 @@ type Citation struct {
 	tools.Source
 }
 
-// A ToolCall is what deltas of built-in tools are about.
+// A ToolCall is what deltas of built-in tools are about. Nobody changes it: later deltas of a
+// call have another, with more in it.
 type ToolCall struct {
+	Index     int // among the answer's; deltas of a call have the same
 	Offer     *tools.Offer
 	Recipient string // "browser.search"
 	Tool      string // "search"; "" = the namespace itself
 	Approval  string // the client agreed to it, or did not, under this id; "" = nobody asked
+	Declined  bool   // the client did not: the call does not run
 	// Arguments are complete from ToolRuns on.
 	Arguments string
-	Result    *tools.Result // from ToolEnds on
+	Result    *tools.Result // from ToolEnds on; nil = the answer ended before the call, which did not run
 }

@@ -19,7 +19,8 @@ const (
 	ItemEnds      // what was begun, with Generation.Items
 
 	// Of calls that the server runs, each with Tool: it begins, adds to its arguments, runs, and
-	// has ended, or the client has to agree to it first: the answer ends with that.
+	// has ended, or the client has to agree to it first: the answer ends with that. Several calls
+	// of one step begin one after another before the first of them runs.
 	ToolBegins
 	ToolArguments
 	ToolRuns
@@ -51,6 +52,9 @@ func (d *Delta) Joins(before *Delta) bool {
 // Size is what d takes where it is kept, in bytes.
 func (d *Delta) Size() int64 {
 	bytes := int64(len(d.Text))
+	if d.Tool != nil && d.Tool.Result != nil {
+		bytes += int64(len(d.Tool.Arguments) + len(d.Tool.Result.Text) + len(d.Tool.Result.Output))
+	}
 	for i := range d.Logprobs {
 		bytes += int64(1+len(d.Logprobs[i].Top)) * logprobOutSize
 	}

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"ossian/internal/limits"
 	"ossian/internal/wire"
@@ -70,6 +71,9 @@ func (j *Job) begin(choice int) {
 	if shared.echo.Field != NoField {
 		answer.Deltas = append(answer.Deltas, shared.echo)
 		answer.said = answer.said || shared.echo.Text != ""
+		if answer.turn != nil && answer.turn.cites != nil {
+			answer.turn.cites.count += utf8.RuneCountInString(shared.echo.Text)
+		}
 	}
 	if shared.left--; shared.left == 0 {
 		j.size -= int64(len(shared.echo.Text))

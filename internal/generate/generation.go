@@ -14,7 +14,8 @@ import (
 )
 
 // A Generation is what a request of any API asks for, in the same words. Start reads
-// it and keeps none of it: while tokens come, the request's body is not needed.
+// it and keeps none of it: while tokens come, the request's body is not needed. With Builtin it
+// is kept.
 type Generation struct {
 	*wire.Sampling
 	Model      *host.Model
@@ -36,6 +37,7 @@ type Generation struct {
 	TokenIDs       bool     // answers have ids, also where return_token_ids does not ask for them
 	HiddenLogprobs bool     // tokens that are not shown have log probabilities, too
 	EchoLogprobs   bool     // and so have those of an echoed prompt
+	Builtin        *Builtin // what answers may call of the server; nil = nothing. With it there is one prompt
 }
 
 // perPrompt is how many choices each prompt has.

@@ -34,8 +34,10 @@ type Job struct {
 	asked     int              // max_tokens, 0 = not given
 	mute      bool             // max_tokens is 0: there is nothing but the echo
 	out       Output
+	loop      *loop // of built-in tools; nil = none
 
-	many  chan arrival // of several streams
+	many  chan arrival // of several streams, and of tools
+	open  int          // choices that go on
 	pumps sync.WaitGroup
 
 	size     int64       // bytes that the reply takes until it is sent
@@ -83,6 +85,9 @@ func (s *Service) Start(ctx context.Context, gen *Generation) (*Job, error) {
 	for range len(job.prompts) * job.perPrompt {
 		job.answers = append(job.answers, gen.answer(spec))
 	}
+	if gen.Builtin != nil && !job.mute {
+		job.startLoop(gen, req)
+	}
 	err = job.reserve(0)
 	if err == nil && (!job.mute || spec.scored() >= 0) {
 		err = job.submit(ctx, req, gen)
@@ -120,12 +125,25 @@ func (j *Job) fits(prompts [][]int32) error {
 func (j *Job) submit(ctx context.Context, req engine.Request, gen *Generation) error {
 	seed := req.Params.Seed
 	given := gen.Seed != nil || j.service.cfg.Seed != nil // not of chance
+	seeds := func(i int) uint64 {
+		if given {
+			i %= j.perPrompt // a prompt has the answers that it has alone
+		}
+		return seed + uint64(i)
+	}
+	j.lastGot, j.streams = make([]time.Time, len(j.answers)), make([]*engine.Stream, 0, len(j.answers))
 	for i := range j.answers {
 		choice := req
 		choice.Tokens = gen.Prompts[i/j.perPrompt]
-		choice.Params.Seed = seed + uint64(i)
-		if given {
-			choice.Params.Seed = seed + uint64(i%j.perPrompt) // a prompt has the answers that it has alone
+		choice.Params.Seed = seeds(i)
+		if j.loop != nil {
+			j.loop.seed = seeds
+			if hold, err := j.firstStep(i, &choice); err != nil {
+				return err
+			} else if hold {
+				j.streams = append(j.streams, nil)
+				continue
+			}
 		}
 		if i%j.perPrompt > 0 { // what the prompt's first choice finds is true of all
 			choice.Params.PromptLogprobs, choice.Params.TopPromptLogprobs = false, 0
@@ -137,16 +155,21 @@ func (j *Job) submit(ctx context.Context, req engine.Request, gen *Generation) e
 		}
 		j.streams = append(j.streams, stream)
 	}
-	j.lastGot = make([]time.Time, len(j.answers))
 	return nil
 }
 
 // Close ends what still runs. It is called once, however the request ends.
 func (j *Job) Close() {
+	if j.loop != nil {
+		j.loop.cancel()
+	}
 	for _, stream := range j.streams {
-		stream.Stop()
+		if stream != nil {
+			stream.Stop()
+		}
 	}
 	j.pumps.Wait()
+	j.endLoop()
 	j.observe()
 	_ = j.reserve(-j.size) // only more can fail
 }
@@ -166,23 +189,29 @@ func (j *Job) Run(ctx context.Context, out Output, interval time.Duration) error
 func (j *Job) read(ctx context.Context, interval time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the pumps wait for nothing else
-	if len(j.streams) > 1 {
+	j.open = len(j.streams)
+	if j.open > 1 || j.loop != nil {
 		j.pump(ctx)
+	}
+	if err := j.beginLoop(ctx); err != nil {
+		j.err = err
+		return err
 	}
 	var w wait
 	defer w.stop()
-	for open := len(j.streams); open > 0; {
-		choice, tokens, err := j.next(w.until(ctx, j.lastSent.Add(interval)))
+	for j.open > 0 {
+		got, err := j.next(w.until(ctx, j.lastSent.Add(interval)))
 		switch {
+		case err == nil && j.loop != nil && (got.ran != nil || got.again):
+			err = j.goOn(&got)
 		case err == nil:
-			err = j.take(choice, tokens)
+			err = j.take(got.index, got.tokens)
 		case ctx.Err() != nil:
 			err = ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded): // of the wait
 			err = nil
 		default:
-			open--
-			err = j.ended(choice, err)
+			err = j.ended(got.index, err)
 		}
 		if now := time.Now(); err == nil && now.Sub(j.lastSent) >= interval { // also while tokens come that are not shown
 			j.lastSent = now
@@ -219,7 +248,7 @@ func (j *Job) echo() error {
 // have gone further.
 func (j *Job) take(choice int, tokens []engine.Token) error {
 	answer := j.answers[choice]
-	if answer.Done {
+	if answer.Done || answer.paused {
 		return nil
 	}
 	j.arrived(choice, len(tokens))
@@ -227,7 +256,7 @@ func (j *Job) take(choice int, tokens []engine.Token) error {
 	j.begin(choice)
 	// The answer may be done before the tokens are all read: what is left is not its own.
 	var err error
-	for k := 0; k < len(tokens) && err == nil && !answer.Done; k++ {
+	for k := 0; k < len(tokens) && err == nil && !answer.Done && !answer.paused; k++ {
 		before := answer.size
 		if j.mute {
 			answer.finish(wire.FinishLength, wire.StopReason{})
@@ -237,7 +266,7 @@ func (j *Job) take(choice int, tokens []engine.Token) error {
 		j.out.Token(choice)
 		err = j.reserve(answer.size - before)
 	}
-	if answer.Done {
+	if answer.Done || answer.paused {
 		j.streams[choice].Stop()
 	}
 	if lost := j.out.Flush(choice); err == nil {
@@ -246,12 +275,26 @@ func (j *Job) take(choice int, tokens []engine.Token) error {
 	return err
 }
 
-// ended takes the end of a stream: the answer's own, or why there is no more of it.
-func (j *Job) ended(choice int, err error) error {
+// ended takes the end of a stream, of an answer or of a step of it.
+func (j *Job) ended(choice int, end error) error {
 	answer := j.answers[choice]
-	if answer.Done {
-		return nil
+	var err error
+	if !answer.Done && !answer.paused {
+		err = j.broken(choice, end)
 	}
+	if j.loop != nil && err == nil {
+		if j.stepEnded(choice); answer.paused {
+			return j.act(choice)
+		}
+	}
+	j.open--
+	return err
+}
+
+// broken takes the end of a stream whose answer goes on: the answer's own, or why there is no
+// more of it.
+func (j *Job) broken(choice int, err error) error {
+	answer := j.answers[choice]
 	finish, _, times := j.streams[choice].End()
 	ofEngine := errors.Is(err, engine.ErrInterrupted) || errors.Is(err, engine.ErrStopped)
 	// Errors first: the request's fault, the engine's, then deadlines, which are no errors of

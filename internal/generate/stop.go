@@ -171,8 +171,13 @@ func (a *Answer) release(first int) {
 		}
 		if part.text != "" {
 			a.said = true
-			a.Deltas = append(a.Deltas, Delta{Field: Content, Text: part.text, Logprobs: a.entries})
+			delta := Delta{Field: Content, Text: part.text, Logprobs: a.entries}
 			a.entries = nil
+			if a.turn != nil && a.turn.cites != nil {
+				a.turn.cites.push(a, delta)
+				continue
+			}
+			a.Deltas = append(a.Deltas, delta)
 		}
 	}
 	a.held = slices.Delete(a.held, 0, first)

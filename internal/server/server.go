@@ -48,6 +48,7 @@ type Config struct {
 	Archive        Archive     // of responses; nil = none is kept
 	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
 	TLS            *tls.Config // nil = plain HTTP
+	Toolbox        api.Toolbox // what the server runs for models; nil = nothing
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source
@@ -108,7 +109,7 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: counters.Handler(), roster: newRoster()}
 	s.Reload(cfg.Keys, cfg.Limits)
 	s.front = api.New(api.Config{Model: models.Names[0], Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
-		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField})
+		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField, Toolbox: cfg.Toolbox})
 	s.service = generate.New(generate.Config{Host: models, Limits: s.lim, Metrics: counters, Log: log, Random: cfg.Random, Seed: cfg.Seed,
 		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &s.replies, Vocabulary: vocabulary})
 	s.chat = chat.New(s.front, s.service)

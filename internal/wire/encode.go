@@ -96,7 +96,7 @@ func appendLogprob(dst []byte, logprob float32) []byte {
 	return strconv.AppendFloat(dst, float64(min(logprob, math.MaxFloat32)), 'g', -1, 32)
 }
 
-func appendInts(dst []byte, ids []int32) []byte {
+func appendInts[N int | int32](dst []byte, ids []N) []byte {
 	dst = append(dst, '[')
 	for i, id := range ids {
 		if i > 0 {

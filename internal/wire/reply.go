@@ -10,6 +10,14 @@ type Usage struct {
 	Total      int               `json:"total_tokens"`
 	PromptOf   PromptDetails     `json:"prompt_tokens_details"`
 	Details    CompletionDetails `json:"completion_tokens_details"`
+	Tools      *ToolUsage        `json:"-"` // of answers with tools of the server; nil = of others
+}
+
+// ToolUsage is what the steps took of answers that call tools of the server. A step is what a
+// model writes until it calls; its prompt has all before it. The sums are in Usage.
+type ToolUsage struct {
+	Prompt, Cached, Completion []int // [step], of all choices one behind the other
+	Results                    int   // tokens of what calls gave, with the words around it
 }
 
 // PromptDetails says where prompt tokens came from.
@@ -42,6 +50,15 @@ func appendUsage(dst []byte, usage *Usage) []byte {
 		{`,"total_tokens":`, usage.Total},
 		{`,"prompt_tokens_details":{"cached_tokens":`, usage.PromptOf.Cached},
 		{`,"audio_tokens":`, usage.PromptOf.Audio},
+	} {
+		dst = append(dst, f.before...)
+		dst = strconv.AppendInt(dst, int64(f.n), 10)
+	}
+	dst = usage.Tools.AppendPrompt(dst)
+	for _, f := range [...]struct {
+		before string
+		n      int
+	}{
 		{`},"completion_tokens_details":{"reasoning_tokens":`, usage.Details.Reasoning},
 		{`,"audio_tokens":`, usage.Details.Audio},
 		{`,"accepted_prediction_tokens":`, usage.Details.Accepted},
@@ -50,7 +67,26 @@ func appendUsage(dst []byte, usage *Usage) []byte {
 		dst = append(dst, f.before...)
 		dst = strconv.AppendInt(dst, int64(f.n), 10)
 	}
+	dst = usage.Tools.AppendCompletion(dst)
 	return append(dst, "}}"...)
+}
+
+// AppendPrompt writes the members that the details of prompt tokens have besides; of nil none.
+func (u *ToolUsage) AppendPrompt(dst []byte) []byte {
+	if u == nil {
+		return dst
+	}
+	dst = appendInts(append(dst, `,"input_tokens_per_turn":`...), u.Prompt)
+	return appendInts(append(dst, `,"cached_tokens_per_turn":`...), u.Cached)
+}
+
+// AppendCompletion is AppendPrompt for those of completion tokens.
+func (u *ToolUsage) AppendCompletion(dst []byte) []byte {
+	if u == nil {
+		return dst
+	}
+	dst = appendInts(append(dst, `,"output_tokens_per_turn":`...), u.Completion)
+	return strconv.AppendInt(append(dst, `,"tool_output_tokens":`...), int64(u.Results), 10)
 }
 
 // TokenLogprob is one generated token of a chat reply with its likeliest
@@ -274,6 +310,8 @@ type ChatChoice struct {
 	Stop      StopReason
 	Empty     string  // why Content and Calls are empty; "" = left out
 	TokenIDs  []int32 // nil = not asked for
+
+	Annotations []URLCitation // of Content; none = left out
 }
 
 // ChatReply is the reply to a chat request that does not stream.
@@ -312,6 +350,9 @@ func (r *ChatReply) appendChoice(dst []byte, index int) []byte {
 	dst = append(dst, `,"refusal":null`...)
 	if choice.Reasoning != "" {
 		dst = r.Field.append(append(dst, ','), choice.Reasoning)
+	}
+	if len(choice.Annotations) > 0 {
+		dst = appendCitations(append(dst, `,"annotations":`...), choice.Annotations)
 	}
 	calls := choice.Calls
 	if r.Legacy && len(calls) > 0 { // there is one at most

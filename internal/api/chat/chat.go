@@ -13,6 +13,7 @@ import (
 	"ossian/internal/chat"
 	"ossian/internal/generate"
 	"ossian/internal/host"
+	"ossian/internal/tools"
 	"ossian/internal/wire"
 )
 
@@ -28,51 +29,60 @@ func New(front *api.Front, service *generate.Service) *Handler { return &Handler
 // Complete answers POST /v1/chat/completions. What prepares a delivery returns before it
 // runs: while tokens come, the stack holds nothing else.
 func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
-	delivery, err := h.deliver(w, r, caller, body)
+	delivery, kept, err := h.deliver(w, r, caller, body)
 	if err != nil {
 		return err
 	}
-	caller.Release()
+	if !kept {
+		caller.Release()
+	}
 	return delivery.Run(r.Context())
 }
 
 // deliver takes a request through its stages: each may refuse it, so their order is the
-// order in which errors are found.
-func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
+// order in which errors are found. kept: the request stays in memory until the answers have ended.
+func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (delivery *api.Delivery, kept bool, err error) {
 	req, field, err := h.decode(w, r, body)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	model, err := h.service.Find(req.Model)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if err := later(req); err != nil {
-		return nil, err
+	if err := h.later(req); err != nil {
+		return nil, false, err
 	}
-	rules, at, err := rulesOf(req)
+	offers, err := h.offers(r.Context(), w, model, req)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	conv := Conversation(req, h.front.Clock())
+	rules, at, err := rulesOf(req, offers)
+	if err != nil {
+		return nil, false, err
+	}
+	conv := conversation(req, h.front.Clock(), offers)
 	ids, err := h.prompt(w, model, req, conv)
 	if err != nil {
-		return nil, Unrenderable(err, req)
+		return nil, false, Unrenderable(err, req)
 	}
-	// From here on only what parsers need of the conversation is held.
+	// From here on only what parsers need of the conversation is held, unless it goes on.
 	known := generate.Known(conv)
 	constraint, err := h.constraint(r.Context(), w, model, known, rules, at)
 	if err != nil {
-		return nil, Unrenderable(err, req)
+		return nil, false, Unrenderable(err, req)
 	}
 	gen := generation(req, model, known, ids, rules.OneCall)
 	gen.Tenant, gen.Received, gen.Constraint = caller.Tenant, caller.Received, constraint
 	codec := h.codec(req, model, ids, field) // before the job: its id is drawn before the seed
+	if len(offers) > 0 {
+		gen.Builtin = &generate.Builtin{Conversation: conv, Rules: *rules, Places: at, Open: h.opener(caller, offers), Waits: true}
+	}
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return h.front.Choices(w, job, codec, gen.Sampling, 1), nil
+	return h.front.Choices(w, job, codec, gen.Sampling, 1), gen.Builtin != nil, nil
 }
 
 // decode reads a request, and how its reply names reasoning.
@@ -102,28 +112,32 @@ func Unrenderable(err error, req *wire.ChatRequest) error {
 }
 
 // later refuses what later versions do.
-func later(req *wire.ChatRequest) error {
+func (h *Handler) later(req *wire.ChatRequest) error {
 	if err := generate.Later(&req.Sampling); err != nil {
 		return err
 	}
-	if req.WebSearch != nil {
+	served, supported := h.front.Toolbox != nil, "only tools of type function or custom are supported"
+	if served {
+		supported = "only tools of type function, custom, web_search, code_interpreter and mcp are supported"
+	}
+	if req.WebSearch != nil && !served {
 		return wire.Unsupported("web_search_options", "built-in tools are not supported")
 	}
 	for i := range req.Tools {
-		if kind := req.Tools[i].Type; kind != "function" && kind != "custom" {
-			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), "only tools of type function or custom are supported")
+		if kind := req.Tools[i].Type; kind != "function" && kind != "custom" && !(served && wire.IsServerTool(kind)) {
+			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), supported)
 		}
 	}
 	return nil
 }
 
 // rulesOf returns what the answers to a request are held to.
-func rulesOf(req *wire.ChatRequest) (*chat.Rules, generate.Places, error) {
+func rulesOf(req *wire.ChatRequest, offers []tools.Offer) (*chat.Rules, generate.Places, error) {
 	answer, at, err := generate.Form(&req.Sampling)
 	at.Tools, at.Choice = req.ToolsField(), req.ChoiceField()
 	at.Tool = func(i int) string {
 		if tool := &req.Tools[i]; tool.Type == "custom" {
-			return fmt.Sprintf("tools[%d].%s", i, generate.ToolPlace(tool))
+			return req.ToolPlace(i) + "." + generate.ToolPlace(tool)
 		}
 		return req.ToolField(i, "parameters")
 	}
@@ -132,6 +146,10 @@ func rulesOf(req *wire.ChatRequest) (*chat.Rules, generate.Places, error) {
 		parallel = wire.Ptr(false)
 	}
 	rules := generate.Rules(answer, req.Tools, &req.ToolChoice, parallel, req.ThinkingTokens())
+	if chosen := req.ToolChoice.Served; chosen != nil && req.ToolChoice.Mode == "named" { // behind its call the answer goes on
+		rules.OneCall = parallel != nil && !*parallel
+	}
+	rules.Builtins = callable(req, offers)
 	return rules, at, err
 }
 
@@ -159,7 +177,7 @@ func (h *Handler) constraint(ctx context.Context, w *api.Reply, model *host.Mode
 func generation(req *wire.ChatRequest, model *host.Model, known *chat.Conversation, ids []int32, oneCall bool) *generate.Generation {
 	gen := &generate.Generation{Sampling: &req.Sampling, Model: model, Prompts: [][]int32{ids}, MaxTokens: req.MaxOutput(),
 		Parser:        func() chat.Parser { return model.Format.Parser(known) },
-		HideReasoning: !req.ShowReasoning(), OneCall: oneCall, NamedCall: req.ToolChoice.Mode == "named"}
+		HideReasoning: !req.ShowReasoning(), OneCall: oneCall, NamedCall: req.ToolChoice.Mode == "named" && req.ToolChoice.Served == nil}
 	if req.Logprobs {
 		top := int64(0)
 		if req.TopLogprobs != nil {

@@ -141,7 +141,7 @@ func (m *maker) abort(cause, err error) {
 		return
 	case errors.Is(cause, errCancelled):
 		m.object.Status, m.ids = response.StatusCancelled, nil
-		last = m.close(m.object.End(nil, response.StatusIncomplete))
+		last = m.close(m.cut(nil, response.StatusIncomplete))
 	default:
 		if generate.Gone(err) { // nobody waits here: the server ends
 			err = engine.ErrStopped
@@ -183,7 +183,8 @@ func (h *Handler) persistRest(maker *maker) {
 // Interrupted ends a background response that a crash cut off, for store.Config.
 func Interrupted(rec store.Record, events iter.Seq[[]byte]) store.Update {
 	lim := limits.Defaults()
-	object, err := response.Parse(unpack(rec.Object).object, lim)
+	known := unpack(rec.Object)
+	object, err := response.Parse(known.object, lim)
 	if err != nil { // it is damaged: what is left is that there was one
 		object = response.New(response.Head{ID: rec.ID, Created: rec.Created.Unix(), Stored: true}, &response.Request{Background: rec.Background, Previous: rec.Previous})
 	}
@@ -194,7 +195,7 @@ func Interrupted(rec store.Record, events iter.Seq[[]byte]) store.Update {
 	for i := found; i < len(object.Output); i++ {
 		update.Refs = appendRefs(update.Refs, &object.Output[i])
 	}
-	ended := record{object: object.Append(nil)}
+	ended := record{object: object.Append(nil), trail: known.trail}
 	update.Object = ended.pack()
 	return update
 }

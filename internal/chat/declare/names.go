@@ -20,18 +20,24 @@ func NewNames(tools []string) *Names {
 	names := &Names{shown: map[string]string{}, declared: map[string]string{}, folded: map[string]string{}}
 	for _, tool := range tools {
 		name := identifier(tool)
-		for k := 2; names.declared[name] != ""; k++ {
+		for k := 2; names.taken(name); k++ {
 			name = identifier(tool) + "_" + strconv.Itoa(k)
 		}
 		names.ByTool = append(names.ByTool, name)
 		names.shown[tool], names.declared[name] = name, tool
 		for _, s := range []string{name, tool} {
-			if low := strings.ToLower(s); names.folded[low] == "" {
-				names.folded[low] = tool
+			if _, known := names.folded[strings.ToLower(s)]; !known {
+				names.folded[strings.ToLower(s)] = tool
 			}
 		}
 	}
 	return names
+}
+
+// taken reports whether a tool has that name already.
+func (n *Names) taken(name string) bool {
+	_, ok := n.declared[name]
+	return ok
 }
 
 // Show is the name of a function in a prompt. Calls of functions that are no longer

@@ -1,0 +1,529 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"ossian/internal/chat"
+	"ossian/internal/engine"
+	"ossian/internal/limits"
+	"ossian/internal/sched"
+	"ossian/internal/tools"
+	"ossian/internal/wire"
+)
+
+// The loop of answers with built-in tools (tools.md 6). A job's goroutine has the state of all
+// its choices and never waits for one of them: tools run in goroutines of their own, and what
+// they give arrives like tokens. So pings, other choices and the client's leave go on meanwhile.
+
+const (
+	maxMisused   = 3                      // calls in a row that make no sense
+	maxUnknown   = 2                      // calls of tools that nobody offered
+	answerRoom   = 256                    // tokens that results leave for an answer
+	allDay       = 24 * time.Hour         // the wall of answers that nobody waits for
+	lostAfter    = 900 * time.Millisecond // behind its context a session counts as lost: a second, less what else takes time
+	submitPause  = 50 * time.Millisecond  // between tries to give the engine a step while its queue is full
+	declinedText = "The user declined this tool call."
+	usedUpText   = "Error: no more tool calls are allowed in this answer. Answer with what is known."
+)
+
+// A loop is what the choices of a job with built-in tools have in common.
+type loop struct {
+	*Builtin
+	gen      *Generation
+	req      engine.Request // of the first step, without prompt, constraint and seed
+	seed     func(choice int) uint64
+	deadline time.Time // no call begins behind it
+	ctx      context.Context
+	cancel   context.CancelFunc
+}
+
+// startLoop prepares the choices of a job. The engine has nothing to do yet where calls of the
+// conversation run first.
+func (j *Job) startLoop(gen *Generation, req engine.Request) {
+	lim := j.service.cfg.Limits()
+	wall := allDay
+	if gen.Builtin.Waits {
+		wall = lim.Time(limits.ToolWall)
+	}
+	j.loop = &loop{Builtin: gen.Builtin, gen: gen, req: req, deadline: time.Now().Add(wall)}
+	if req.Deadline.Before(j.loop.deadline) {
+		j.loop.deadline = req.Deadline
+	}
+	j.loop.ctx, j.loop.cancel = context.WithCancel(context.Background())
+	for i, answer := range j.answers {
+		t := &turn{box: gen.Builtin.Open(i), conv: *gen.Builtin.Conversation, prompt: gen.Prompts[i/j.perPrompt]}
+		for k := range t.box.Offers() {
+			if t.box.Offers()[k].Kind == tools.Browser {
+				t.cites = &citer{links: gen.Builtin.Links, items: gen.Items, find: t.box.Cite}
+			}
+		}
+		for k := range gen.Builtin.Pending {
+			t.pending, j.prompts[i/j.perPrompt].ids, j.prompts[i/j.perPrompt].known = true, nil, nil // the prompt is another
+			t.calls = append(t.calls, pendingCall(&gen.Builtin.Pending[k]))
+		}
+		if most := gen.Builtin.MaxCalls; most != nil && *most <= 0 {
+			t.held = muteBuiltins
+		}
+		if lim[limits.ToolSteps] <= 1 {
+			t.held = muteAll
+		}
+		t.in = t.held
+		answer.turn, answer.Tools, answer.paused = t, t.box, t.pending
+		answer.Steps = []Step{{}}
+	}
+}
+
+func pendingCall(asked *Pending) *stepCall {
+	return &stepCall{ToolCall: ToolCall{Recipient: asked.Recipient, Arguments: asked.Arguments, Approval: asked.ID, Declined: asked.Declined}, result: asked.Reason}
+}
+
+// act does what comes next for an answer whose step has ended with calls: it answers the next
+// of them, begins the next step, or ends the answer.
+func (j *Job) act(choice int) error {
+	err := j.answerCalls(choice)
+	if j.answers[choice].Done {
+		j.open--
+	}
+	return err
+}
+
+func (j *Job) answerCalls(choice int) error {
+	answer := j.answers[choice]
+	t := answer.turn
+	j.out.Open(choice)
+	j.begin(choice)
+	for call := t.next(); call != nil && !answer.Done; call = t.next() {
+		if j.answerCall(choice, call) {
+			return j.tell(choice)
+		}
+	}
+	if err := j.tell(choice); err != nil || answer.Done {
+		return err
+	}
+	return j.nextStep(choice)
+}
+
+// tell passes on the deltas of an answer.
+func (j *Job) tell(choice int) error {
+	answer := j.answers[choice]
+	before := answer.size
+	j.out.Token(choice)
+	err := j.reserve(answer.size - before)
+	if lost := j.out.Flush(choice); err == nil {
+		err = lost
+	}
+	return err
+}
+
+// answerCall answers a call, ends the answer, or reports that the call runs.
+func (j *Job) answerCall(choice int, call *stepCall) (runs bool) {
+	answer := j.answers[choice]
+	t := answer.turn
+	call.id = callID()
+	if t.pending {
+		t.begin(answer, call)
+		if call.Arguments != "" {
+			answer.Deltas = append(answer.Deltas, Delta{Field: ToolArguments, Text: call.Arguments, Tool: call.first})
+		}
+	}
+	switch text := ""; {
+	case j.asked > 0 && answer.Tokens >= j.asked: // nobody could read what the call gives
+		answer.finish(wire.FinishLength, wire.StopReason{})
+	case t.in == muteAll && !t.pending: // in spite of all that was done against it
+		answer.finish(wire.FinishStop, wire.StopReason{})
+	case call.Declined:
+		if text = declinedText; call.result != "" {
+			text += " " + call.result
+		}
+		t.answer(answer, call, &tools.Result{Text: text, Outcome: tools.Cancelled})
+	case call.unknown:
+		if t.unknown++; t.unknown > maxUnknown {
+			t.held = muteAll
+		}
+		t.answer(answer, call, &tools.Result{Text: "Error: tool " + shorten(call.Recipient) + " is not available. Available tools: " + j.offered(), Outcome: tools.Misused})
+	case call.Approval == "" && call.Offer != nil && call.Offer.Approve != nil && call.Offer.Approve(call.Tool):
+		t.ask(answer, call)
+		answer.finish(wire.FinishStop, wire.StopReason{})
+	case !t.pending && (t.in == muteBuiltins || t.held == muteAll || j.usedUp(t)):
+		t.held = max(t.held, t.in+1)
+		t.answer(answer, call, &tools.Result{Text: usedUpText, Outcome: tools.Failed})
+	default:
+		t.run++
+		answer.Deltas = append(answer.Deltas, Delta{Field: ToolRuns, Tool: call.told()})
+		j.runCall(choice, call)
+		return true
+	}
+	return false
+}
+
+// usedUp reports whether an answer has had all calls that it may have.
+func (j *Job) usedUp(t *turn) bool {
+	most := j.service.cfg.Limits()[limits.ToolCalls]
+	if j.loop.MaxCalls != nil {
+		most = min(most, *j.loop.MaxCalls)
+	}
+	return int64(t.run) >= most
+}
+
+// offered names what may be called, for the model.
+func (j *Job) offered() (names string) {
+	add := func(name string) {
+		if names != "" {
+			names += ", "
+		}
+		names += name
+	}
+	for _, space := range j.loop.Conversation.Builtins {
+		if len(space.Tools) == 0 {
+			add(space.Name)
+		}
+		for i := range space.Tools {
+			add(space.Name + "." + space.Tools[i].Name)
+		}
+	}
+	for i := range j.loop.Conversation.Tools {
+		add(j.loop.Conversation.Tools[i].Name)
+	}
+	return names
+}
+
+// shorten keeps what a model made up from filling its context.
+func shorten(name string) string { return fmt.Sprintf("%.100s", name) }
+
+var callCount atomic.Uint64
+
+// callID returns an id that no other call of this process has.
+func callID() string { return "call-" + strconv.FormatUint(callCount.Add(1), 36) }
+
+// A ran is what a call gave, in the form in which the model gets to read it.
+type ran struct {
+	result tools.Result
+	text   string
+	lost   bool // the session did not end in time
+}
+
+// runCall runs a call beside the job, which gets an arrival. The call ends with the job and
+// with the time that the answer has; of a session that goes on nevertheless nobody waits for
+// the end, and whoever has the box then closes it.
+func (j *Job) runCall(choice int, call *stepCall) {
+	t := j.answers[choice].turn
+	ctx, cancel := context.WithDeadline(j.loop.ctx, j.loop.deadline)
+	ended := make(chan tools.Result, 1)
+	running := make(chan struct{})
+	t.running = running
+	go func() {
+		defer close(running)
+		ended <- j.called(ctx, t.box, call)
+	}()
+	j.pumps.Go(func() {
+		defer cancel()
+		var got ran
+		select {
+		case got.result = <-ended:
+		case <-ctx.Done():
+			select {
+			case got.result = <-ended:
+			case <-j.loop.ctx.Done(): // nobody wants it
+				return
+			case <-time.After(lostAfter):
+				got.result, got.lost = tools.Result{Text: "Error: the tool did not end in time.", Outcome: tools.TimedOut}, true
+			}
+		}
+		got.text = cutResult(j.model.Tokenizer, got.result.Text, int(j.service.cfg.Limits()[limits.ToolResultTokens]))
+		select {
+		case j.many <- arrival{index: choice, ran: &got}:
+		case <-j.loop.ctx.Done():
+		}
+	})
+}
+
+// called runs a call. A panic of a tool is the end of the call alone.
+func (j *Job) called(ctx context.Context, box *tools.Box, call *stepCall) (result tools.Result) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			j.service.cfg.Log.Error("a tool panicked", "tool", call.Recipient, "panic", fault)
+			result = tools.Result{Text: "Error: the tool failed.", Outcome: tools.Broken}
+		}
+	}()
+	return box.Call(ctx, call.id, call.Recipient, call.Arguments)
+}
+
+// gave takes what a call gave.
+func (j *Job) gave(choice int, got *ran) error {
+	answer := j.answers[choice]
+	t := answer.turn
+	call := t.next()
+	if t.lost = got.lost; t.lost {
+		t.cites.flush(answer)
+		t.held, t.cites, answer.Tools = muteAll, nil, nil
+	}
+	t.answer(answer, call, &got.result)
+	call.result = got.text
+	return j.act(choice)
+}
+
+// nextStep gives the engine the next step of an answer.
+func (j *Job) nextStep(choice int) error {
+	answer := j.answers[choice]
+	t := answer.turn
+	if t.function { // that call is the client's to answer
+		j.out.Open(choice)
+		answer.finish(wire.FinishStop, wire.StopReason{})
+		return j.tell(choice)
+	}
+	steps, lim := len(answer.Steps), j.service.cfg.Limits()
+	if int64(steps)+1 >= lim[limits.ToolSteps] || !time.Now().Before(j.loop.deadline) {
+		t.held = muteAll
+	} else if t.held == muteNone && j.usedUp(t) {
+		t.held = muteBuiltins
+	}
+	ids, err := j.extend(answer)
+	if err != nil {
+		return err
+	}
+	if len(ids) >= j.model.Engine.Capacity() {
+		j.out.Open(choice)
+		answer.finish(wire.FinishLength, wire.StopReason{})
+		return j.tell(choice)
+	}
+	t.note(answer)
+	t.prompt = ids
+	conv := t.conv
+	conv.Continue, conv.MustCall, conv.NoCalls = false, false, t.held == muteAll
+	answer.step(j.model.Format.Parser(&conv))
+	return j.submitStep(choice)
+}
+
+// submitStep submits a step, later where the engine's queue is full.
+func (j *Job) submitStep(choice int) error {
+	answer := j.answers[choice]
+	t := answer.turn
+	req, err := j.stepRequest(choice)
+	if err != nil {
+		return err
+	}
+	stream, err := j.model.Engine.Submit(j.loop.ctx, req)
+	if full := errors.Is(err, engine.ErrQueueFull) || errors.Is(err, engine.ErrQueueTokens); full && time.Now().Before(j.loop.deadline) {
+		j.pumps.Go(func() {
+			select {
+			case <-time.After(submitPause):
+			case <-j.loop.ctx.Done():
+				return
+			}
+			select {
+			case j.many <- arrival{index: choice, again: true}:
+			case <-j.loop.ctx.Done():
+			}
+		})
+		return nil
+	}
+	if err != nil {
+		j.service.Rejected(j.model, err)
+		return err
+	}
+	t.submitted = true
+	j.streams[choice] = stream
+	j.listen(j.loop.ctx, choice)
+	return nil
+}
+
+// stepRequest returns what a step asks of the engine: what the first did, less what earlier
+// steps have used. Penalties and bad words count within a step.
+func (j *Job) stepRequest(choice int) (engine.Request, error) {
+	answer, lim := j.answers[choice], j.service.cfg.Limits()
+	t, now := answer.turn, time.Now()
+	req := j.loop.req
+	req.Tokens = t.prompt
+	req.Params.Seed = stepSeed(j.loop.seed(choice), len(answer.Steps)-1)
+	req.Params.PromptLogprobs, req.Params.TopPromptLogprobs = false, 0
+	req.MinTokens = max(req.MinTokens-answer.Tokens, 0)
+	if j.asked > 0 {
+		req.MaxTokens = j.asked - answer.Tokens
+	}
+	req.StartBy = now.Add(lim.Time(limits.QueueWait))
+	var err error
+	req.Constraint, req.Allowed, err = j.stepConstraint(t, len(answer.Steps) == 1)
+	return req, err
+}
+
+// stepConstraint returns what a step is held to. What the request says of the first call holds
+// for the first step; from then on calls are free, or must not be.
+func (j *Job) stepConstraint(t *turn, first bool) (func() sched.Constraint, []uint64, error) {
+	gen := *j.loop.gen
+	if !first || t.held != muteNone {
+		rules, conv := j.loop.Rules, t.conv
+		conv.Continue, conv.MustCall, rules.MustCall = first && conv.Continue, false, false
+		if rules.Thinking != nil {
+			left := max(*rules.Thinking-t.thought, 0)
+			rules.Thinking = &left
+		}
+		switch t.held {
+		case muteAll:
+			rules.Tools, rules.NoCalls, conv.NoCalls = nil, true, true
+		case muteBuiltins:
+			rules.Builtins = []string{}
+		}
+		fresh, _, err := j.service.Constrain(j.loop.ctx, j.model, &conv, &rules, j.loop.Places)
+		if err != nil {
+			return nil, nil, err
+		}
+		gen.Constraint = fresh
+	}
+	return j.service.limit(&gen)
+}
+
+// stepSeed is the seed of a step, counted from 0. The engine draws by seed and place in the
+// output: with the seed of the step before, a step would draw the same numbers again. The
+// difference is odd and large, so that no step has the seed of a neighbouring choice.
+func stepSeed(seed uint64, step int) uint64 { return seed + uint64(step)*0x9e3779b97f4a7c15 }
+
+// extend returns the prompt of the next step: the one before, what was sampled, what the calls
+// gave. Where that leaves no room for an answer the results are cut, and if that is not enough
+// replaced, and the step has to be the answer.
+func (j *Job) extend(answer *Answer) ([]int32, error) {
+	t := answer.turn
+	capacity := j.model.Engine.Capacity()
+	before := t.conv
+	for try := 0; ; try++ {
+		t.conv = before
+		t.said(answer)
+		ids, err := j.stepPrompt(answer)
+		over := len(ids) + answerRoom - capacity
+		if err != nil || over <= 0 || try == 2 {
+			return ids, err
+		}
+		t.fit(j.model.Tokenizer, over, try)
+	}
+}
+
+// stepPrompt renders the conversation behind the prompt of the step before.
+func (j *Job) stepPrompt(answer *Answer) ([]int32, error) {
+	t := answer.turn
+	conv := t.conv
+	conv.Continue, conv.NoPrompt = false, false
+	if t.pending {
+		conv.Since = 0
+	}
+	prompt := j.model.Tokenizer.Prompt()
+	err := j.model.Format.Render(prompt, &conv)
+	if err == nil && conv.Since > 0 {
+		return append(append(make([]int32, 0, len(t.prompt)+prompt.AtLeast()), t.prompt...), prompt.IDs()...), nil
+	}
+	if errors.Is(err, chat.ErrWhole) {
+		conv.Since = 0
+		prompt = j.model.Tokenizer.Prompt()
+		err = j.model.Format.Render(prompt, &conv)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return prompt.IDs(), nil
+}
+
+// firstStep makes the request of a choice that of a first step, and reports whether calls of
+// the conversation come before it.
+func (j *Job) firstStep(choice int, req *engine.Request) (hold bool, err error) {
+	t := j.answers[choice].turn
+	if t.pending {
+		return true, nil
+	}
+	if t.submitted = true; t.held != muteNone {
+		req.Constraint, req.Allowed, err = j.stepConstraint(t, true)
+	}
+	return false, err
+}
+
+// beginLoop runs what comes before the first step. ctx is that of the job's reading: tools end
+// with it.
+func (j *Job) beginLoop(ctx context.Context) error {
+	if j.loop == nil {
+		return nil
+	}
+	context.AfterFunc(ctx, j.loop.cancel)
+	for i, answer := range j.answers {
+		if answer.paused {
+			if err := j.act(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// goOn takes what arrives of no stream.
+func (j *Job) goOn(got *arrival) error {
+	if got.again {
+		return j.submitStep(got.index)
+	}
+	return j.gave(got.index, got.ran)
+}
+
+// stepEnded takes down what a step took. The engine knows it once its stream has ended.
+func (j *Job) stepEnded(choice int) {
+	answer := j.answers[choice]
+	t := answer.turn
+	if !t.submitted {
+		return
+	}
+	_, usage, times := j.streams[choice].End()
+	if t.times.Queued.IsZero() {
+		t.times = times
+	}
+	t.used = append(t.used, stepUsage{prompt: len(t.prompt), cached: usage.Cached, output: answer.Tokens - answer.base})
+	t.submitted = false
+}
+
+// stepUsage adds up what the steps of all choices took. Choices of one prompt share its tokens.
+func (j *Job) stepUsage() wire.Usage {
+	var prompt, cached, completion, reasoned int
+	all := &wire.ToolUsage{}
+	for i, answer := range j.answers {
+		before := 0 // tokens of the step before
+		for k, step := range answer.turn.usage(answer) {
+			if shared := k == 0 && i%j.perPrompt > 0 && len(j.loop.Pending) == 0; !shared {
+				prompt, cached = prompt+step.prompt, cached+step.cached
+			}
+			if k > 0 {
+				all.Results += max(step.prompt-before, 0)
+			}
+			before = step.prompt + step.output
+			all.Prompt, all.Cached, all.Completion = append(all.Prompt, step.prompt), append(all.Cached, step.cached), append(all.Completion, step.output)
+		}
+		completion += answer.Tokens
+		reasoned += answer.Reasoned
+	}
+	usage := wire.NewUsage(prompt, cached, completion, reasoned)
+	usage.Tools = all
+	return usage
+}
+
+// endLoop ends the tools of a job: sessions are closed once their call has ended, here if that
+// is soon.
+func (j *Job) endLoop() {
+	if j.loop == nil {
+		return
+	}
+	closed := make(chan struct{}, len(j.answers))
+	for _, answer := range j.answers {
+		go func() {
+			if running := answer.turn.running; running != nil {
+				<-running
+			}
+			answer.turn.box.Close()
+			closed <- struct{}{}
+		}()
+	}
+	patience := time.After(lostAfter)
+	for range j.answers {
+		select {
+		case <-closed:
+		case <-patience:
+			return
+		}
+	}
+}
