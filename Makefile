@@ -30,7 +30,7 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal watch wire/... cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal tools/... watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja ./internal/grammar
 
 # Without assembly: the kernels, whole models, and what the commands answer.

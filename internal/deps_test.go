@@ -87,6 +87,7 @@ var imports = map[string][]string{
 	"api/chat":             {"api", "generate", "host", "chat", "tools"},
 	"tools/browser/source": {"tools/outbound"},
 	"tools/outbound":       {},
+	"tools/mcp":            {"chat/declare", "tools"},
 	"tools/browser":        {"token", "tools", "tools/browser/page", "tools/browser/source"},
 	"tools/browser/page":   {},
 	"api":                  {"generate", "host", "engine", "chat", "store"},
@@ -178,6 +179,7 @@ var thirdParty = map[string][]string{
 	"golang.org/x/term":                    {"terminal"},
 	"github.com/charmbracelet/ultraviolet": {"terminal"},
 	"github.com/ebitengine/purego":         {"cuda/driver/libcuda"}, // with the build tag cuda
+	"github.com/modelcontextprotocol":      {"tools/mcp"},
 }
 
 // pure packages decide; they do no input or output, take no locks, and get time
