@@ -44,7 +44,8 @@ type attendSpan struct{ seq, tokens int }
 
 // An attendBench is a cache on the device with some sequences in it. Blocks are handed out in random
 // order; those that no later token sees are taken back, and their ids with them. Nothing in the pool
-// is written before a token is stored there, and the emulator refuses to read it.
+// is written before a token is stored there, and the emulator refuses to read it. Block 0 is never
+// handed out: what the kernels do not read is addressed there.
 type attendBench struct {
 	*rig
 	attendCase
@@ -67,9 +68,9 @@ func newAttendBench(r *rig, c attendCase, seqs []attendSeq, seed uint64) *attend
 		longest = max(longest, seq.tokens)
 	}
 	for _, id := range b.rng.Perm(blocks) {
-		b.free = append(b.free, int32(id))
+		b.free = append(b.free, int32(id)+1)
 	}
-	vectors, scales := c.kvBytes(blocks, c.codes)
+	vectors, scales := c.kvBytes(1+blocks, c.codes)
 	b.layer = kvLayer{keys: r.alloc(vectors), values: r.alloc(vectors), window: c.window}
 	if c.codes {
 		b.layer.keyScales, b.layer.valueScales = r.alloc(scales), r.alloc(scales)
@@ -237,6 +238,7 @@ var attendShapes = []headShape{{4, 2, 6, 16}, {8, 1, 64, 16}, {3, 3, 16, 8}, {7,
 
 // TestAttend holds steps of prompts and single tokens to float64, past windows and past a split.
 func TestAttend(t *testing.T) {
+	t.Parallel()
 	for i, shape := range attendShapes {
 		for j, window := range []int{0, 1, 33, 300} {
 			c := attendCase{headShape: shape, window: window, codes: (i+j)%2 == 1, sinks: j%2 == i/2%2}
@@ -272,6 +274,7 @@ func (b *attendBench) check(spans ...attendSpan) {
 // TestAttendInvariance: a token's attention has the same bits whole and in chunks, alone and in
 // company, in blocks of any size, with splits joined in registers or through memory.
 func TestAttendInvariance(t *testing.T) {
+	t.Parallel()
 	const length, tail = 530, 78 // beyond two splits; the tokens that are compared
 	for _, c := range []attendCase{
 		{headShape: headShape{8, 1, 64, 16}, sinks: true},
@@ -498,7 +501,7 @@ func TestAttendCounters(t *testing.T) {
 		b := newAttendBench(r, c, []attendSeq{c.newSeq(rng, length)}, 1)
 		b.skip(attendSpan{0, length - 66})
 		b.step(attendSpan{0, 65})
-		vectors, _ := c.kvBytes(len(b.tables[0])+len(b.free), c.codes)
+		vectors, _ := c.kvBytes(1+len(b.tables[0])+len(b.free), c.codes)
 		r.machine.Watch("keys", b.layer.keys, uint64(vectors))
 		r.machine.Watch("values", b.layer.values, uint64(vectors))
 		b.step(attendSpan{0, 1})

@@ -162,6 +162,7 @@ func (m *mixture) activated(x []float64, expert, column int) (value, off float64
 // TestExperts compares experts of every type with float64, and the bits of tokens alone and among
 // others: tiles of 8, 16, 32 and 128.
 func TestExperts(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(15, 16))
 	for _, test := range []struct {
 		dtype                        tensor.DType

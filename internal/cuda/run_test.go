@@ -60,6 +60,7 @@ func (c *capture) Sample(logits model.Buf, from int) {
 
 // Ids are those of sample.Pick on the device's own logits, whatever is asked for.
 func TestPicks(t *testing.T) {
+	t.Parallel()
 	const rows = 50
 	s, params := modeltest.Tiny("qwen3", small()["qwen3"])
 	lim := smallLimits(s, 1)
@@ -234,6 +235,7 @@ func TestResultsBeforeWait(t *testing.T) {
 
 // After Preload no step has the driver compile anything, whatever is in it.
 func TestPreload(t *testing.T) {
+	t.Parallel()
 	for _, family := range modeltest.Families() {
 		s, params := modeltest.Tiny(family, small()[family])
 		lim := smallLimits(s, 1)

@@ -350,6 +350,7 @@ func anyRequests(rng *rand.Rand, rows, vocab int) (*runner.Batch, [][]float32) {
 // The card chooses the ids of sample.Pick and finds the scores of sample.Score, whatever the
 // parameters and the logits are.
 func TestSampleAsDefined(t *testing.T) {
+	t.Parallel()
 	const rows = 50
 	rng := rand.New(rand.NewPCG(31, 41))
 	for n := range soak.Cases(t, 20, 200) {

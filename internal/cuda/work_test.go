@@ -77,6 +77,7 @@ var formats = []struct {
 // TestWorkLinear: sectors, products and wavefronts of products are exact; instructions within 6 %, those of
 // products for many tokens within 15 % where blocks are not full.
 func TestWorkLinear(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, f := range formats {
 		for _, shape := range [][2]int{{16, 64}, {144, 512}, {40, 1088}, {136, 2048}} {
@@ -108,6 +109,7 @@ func TestWorkLinear(t *testing.T) {
 // TestWorkExperts: products are exact, sectors of the products within 8 % (what is read of the order depends
 // on where experts begin in it).
 func TestWorkExperts(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, f := range formats[:2] {
 		for i, tokens := range []int{1, 7, 20, 60, 260} {
@@ -176,6 +178,7 @@ func TestWorkRows(t *testing.T) {
 
 // TestWorkAttend: matrix products of attention are exact, sectors within 5 %, instructions within 8 %.
 func TestWorkAttend(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(11, 12))
 	for i, c := range []attendCase{
 		{headShape: headShape{heads: 16, kvHeads: 2, dim: 64, blockSize: 16}, sinks: true},

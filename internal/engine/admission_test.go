@@ -225,6 +225,36 @@ func TestOPS2Drain(t *testing.T) {
 	})
 }
 
+// OPS-2: who holds the engine has requests that follow on others taken while it drains, and the
+// engine waits for the end of that.
+func TestOPS2DrainHeld(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := start(t, script(t, sim.Config{}), Config{})
+		release := g.Hold()
+		drained := make(chan error, 1)
+		go func() { drained <- g.Drain(context.Background()) }()
+		synctest.Wait()
+		if _, err := g.Submit(context.Background(), Request{Tokens: ids(1, 4)}); !errors.Is(err, ErrDraining) {
+			t.Errorf("a new request: %v, want %v", err, ErrDraining)
+		}
+		finished(t, g.submit(Request{Tokens: ids(1, 4), MaxTokens: 5, Follows: true}), sched.FinishLength)
+		synctest.Wait()
+		select {
+		case err := <-drained:
+			t.Errorf("drained while held: %v", err)
+		default:
+		}
+		release()
+		release()
+		if err := <-drained; err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		if _, err := g.Submit(context.Background(), Request{Tokens: ids(1, 4), Follows: true}); !errors.Is(err, ErrStopped) {
+			t.Errorf("afterwards: %v, want %v", err, ErrStopped)
+		}
+	})
+}
+
 func TestOPS2DrainIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := start(t, script(t, sim.Config{}), Config{})

@@ -59,6 +59,7 @@ type Request struct {
 	Deadline   time.Time               // ends with FinishDeadline; zero = none
 	StartBy    time.Time               // the same, but only while it waits; zero = none
 	Shown      *board.Sequence         // is told how far it is; nil = nobody is
+	Follows    bool                    // on another of somebody who holds the engine (Hold): it is taken while the engine drains
 }
 
 // due returns when a request that waits runs out of time; zero = never.
@@ -130,7 +131,8 @@ type Engine struct {
 
 	mu          sync.Mutex // guards the fields from here to tokenTimes
 	phase       State      // what Run has come to: Starting, Running, Restarting or Stopped
-	draining    bool       // nothing more is accepted
+	draining    bool       // nothing more is accepted, but for who holds the engine
+	holds       int        // of Hold, and not released
 	cut         bool       // the loop is to end at once
 	reason      string     // of the last fault
 	restarts    int
@@ -256,7 +258,7 @@ func (e *Engine) check(req *Request) error {
 func (e *Engine) accept(stream *Stream) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.refusal(); err != nil {
+	if err := e.refusal(stream.req.Follows); err != nil {
 		return err
 	}
 	prompt := len(stream.req.Tokens)
@@ -289,12 +291,12 @@ func (e *Engine) queueFull(prompt int) error {
 	return nil
 }
 
-// refusal returns why no request is taken; e.mu is held.
-func (e *Engine) refusal() error {
+// refusal returns why no request is taken, or none that follows on another; e.mu is held.
+func (e *Engine) refusal(follows bool) error {
 	switch {
 	case e.phase == Stopped || e.cut:
 		return ErrStopped
-	case e.draining:
+	case e.draining && !(follows && e.holds > 0):
 		return ErrDraining
 	case e.phase == Restarting:
 		return ErrRestarting
@@ -307,7 +309,7 @@ func (e *Engine) refusal() error {
 func (e *Engine) Accepting() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.refusal(); err != nil {
+	if err := e.refusal(false); err != nil {
 		return err
 	}
 	return e.queueFull(1)
@@ -351,8 +353,8 @@ func (e *Engine) post() {
 	}
 }
 
-// Drain ends the engine: nothing more is accepted, what was accepted goes on until
-// it has ended or ctx ends, the rest fails with ErrStopped. It returns when Run
+// Drain ends the engine: nothing more is accepted, what was accepted, and what is held, goes on
+// until it has ended or ctx ends, the rest fails with ErrStopped. It returns when Run
 // does, with the error of ctx if requests were cut off.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.mu.Lock()
@@ -396,7 +398,25 @@ func (e *Engine) endStream(stream *Stream, finish sched.Finish, err error, now t
 	}
 	delete(e.live, stream.ID)
 	stream.close(finish, err, now)
-	if e.draining && len(e.live) == 0 {
+	if e.drained() {
 		e.post()
 	}
+}
+
+// drained reports whether a drain is over; e.mu is held.
+func (e *Engine) drained() bool { return e.draining && len(e.live) == 0 && e.holds == 0 }
+
+// Hold keeps a drain from ending the engine between requests that follow on one another, until
+// release is called, which may be done again.
+func (e *Engine) Hold() (release func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.holds++
+	return sync.OnceFunc(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.holds--; e.drained() {
+			e.post()
+		}
+	})
 }

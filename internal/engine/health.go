@@ -56,7 +56,7 @@ const fresh = 30 * time.Second
 // and waits for it.
 func (e *Engine) Ready(ctx context.Context) error {
 	e.mu.Lock()
-	err := e.refusal()
+	err := e.refusal(false)
 	e.mu.Unlock()
 	if err != nil || e.proven() {
 		return err

@@ -151,7 +151,7 @@ func (l *life) mail() bool {
 	if e.life != l {
 		e.post() // it was the other loop's
 	}
-	if e.life != l || e.cut || (e.draining && len(e.live) == 0) {
+	if e.life != l || e.cut || e.drained() {
 		e.mu.Unlock()
 		return true
 	}

@@ -16,8 +16,10 @@ type Builtin struct {
 	// Conversation is what the prompt says, its Builtins among it. It is read until the job ends,
 	// and not changed.
 	Conversation *chat.Conversation
-	Rules        chat.Rules // that Generation.Constraint was made of
-	Places       Places
+	// Rules are what Generation.Constraint was made of. What they force holds for the first step
+	// alone: behind a call that was forced the model is free.
+	Rules  chat.Rules
+	Places Places
 	// Open returns what a choice may use; the job closes it.
 	Open func(choice int) *tools.Box
 	// Pending are calls that the conversation ends with and that the client was asked about. They
@@ -39,7 +41,7 @@ type Pending struct {
 // A Step is what was sampled up to calls of built-in tools, and what these gave. The last step
 // of an answer has no results.
 type Step struct {
-	IDs     []int32      `json:"-"` // as they were sampled
+	IDs     []int32      `json:"-"` // as they were sampled; none where calls of the conversation come first
 	Results []StepResult // in the order of the calls
 }
 

@@ -130,6 +130,9 @@ func Rules(answer *grammar.Source, tools []wire.Tool, choice *wire.ToolChoice, p
 		return rules
 	}
 	rules.MustCall = MustCall(choice)
+	if choice.Mode == "named" {
+		rules.Builtins = []string{} // it is a function: nothing else may be called
+	}
 	rules.OneCall = choice.Mode == "named" || (parallel != nil && !*parallel)
 	for i := range tools {
 		rules.Tools = append(rules.Tools, toolRule(&tools[i], choice, rules.MustCall))

@@ -40,6 +40,7 @@ type loop struct {
 	deadline time.Time // no call begins behind it
 	ctx      context.Context
 	cancel   context.CancelFunc
+	release  func() // of the engine, which waits for the next step while it drains
 }
 
 // startLoop prepares the choices of a job. The engine has nothing to do yet where calls of the
@@ -55,6 +56,7 @@ func (j *Job) startLoop(gen *Generation, req engine.Request) {
 		j.loop.deadline = req.Deadline
 	}
 	j.loop.ctx, j.loop.cancel = context.WithCancel(context.Background())
+	j.loop.release = j.model.Engine.Hold()
 	for i, answer := range j.answers {
 		t := &turn{box: gen.Builtin.Open(i), conv: *gen.Builtin.Conversation, prompt: gen.Prompts[i/j.perPrompt]}
 		for k := range t.box.Offers() {
@@ -299,7 +301,7 @@ func (j *Job) nextStep(choice int) error {
 	return j.submitStep(choice)
 }
 
-// submitStep submits a step, later where the engine's queue is full.
+// submitStep submits a step, later where the engine's queue is full, or the engine begins anew.
 func (j *Job) submitStep(choice int) error {
 	answer := j.answers[choice]
 	t := answer.turn
@@ -308,7 +310,7 @@ func (j *Job) submitStep(choice int) error {
 		return err
 	}
 	stream, err := j.model.Engine.Submit(j.loop.ctx, req)
-	if full := errors.Is(err, engine.ErrQueueFull) || errors.Is(err, engine.ErrQueueTokens); full && time.Now().Before(j.loop.deadline) {
+	if busy := errors.Is(err, engine.ErrQueueFull) || errors.Is(err, engine.ErrQueueTokens) || errors.Is(err, engine.ErrRestarting); busy && time.Now().Before(j.loop.deadline) {
 		j.pumps.Go(func() {
 			select {
 			case <-time.After(submitPause):
@@ -338,7 +340,7 @@ func (j *Job) stepRequest(choice int) (engine.Request, error) {
 	answer, lim := j.answers[choice], j.service.cfg.Limits()
 	t, now := answer.turn, time.Now()
 	req := j.loop.req
-	req.Tokens, req.Shown = t.prompt, &j.shown.Sequences[choice]
+	req.Tokens, req.Follows, req.Shown = t.prompt, true, &j.shown.Sequences[choice]
 	req.Params.Seed = stepSeed(j.loop.seed(choice), len(answer.Steps)-1)
 	req.Params.PromptLogprobs, req.Params.TopPromptLogprobs = false, 0
 	req.MinTokens = max(req.MinTokens-answer.Tokens, 0)
@@ -508,6 +510,7 @@ func (j *Job) endLoop() {
 	if j.loop == nil {
 		return
 	}
+	j.loop.release()
 	closed := make(chan struct{}, len(j.answers))
 	for _, answer := range j.answers {
 		go func() {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,14 @@ func function(gen *Generation) {
 
 func tokens(n int64) func(*Generation) {
 	return func(gen *Generation) { gen.MaxTokens = &n }
+}
+
+// thrice repeats a story with the numbers of three calls.
+func thrice(story string) (all string) {
+	for _, number := range []string{"0", "1", "2"} {
+		all += strings.ReplaceAll(story, "N[", number+"[")
+	}
+	return all
 }
 
 func asks(tool string) bool { return tool == "search" }
@@ -72,7 +81,7 @@ func TestLoopEnds(t *testing.T) {
 		{name: "calls that need no agreement", script: []string{computes, finishes}, change: []func(*Generation){approve},
 			want: "begins:0[python] with:0[1] runs:0[1] ends:0[< 1>] content[Yes.] stop."},
 		{name: "calls that make no sense", script: []string{searches, searches, searches, finishes}, server: misuse,
-			want: strings.Repeat("begins:N[browser.search] with:N[{}] runs:N[{}] ends:N[bad] ", 3) + "content[Yes.] stop."},
+			want: thrice("begins:N[browser.search] with:N[{}] runs:N[{}] ends:N[bad] ") + "content[Yes.] stop."},
 		{name: "no call is left", script: []string{finishes}, change: []func(*Generation){most(0)}, want: "content[Yes.] stop."},
 		{name: "one call was left", script: []string{searches, finishes}, change: []func(*Generation){most(1)},
 			want: "begins:0[browser.search] with:0[{}] runs:0[{}] ends:0[<search {}>] content[Yes.] stop."},
@@ -102,12 +111,8 @@ It is 2.] stop.`},
 			} else {
 				c.server = &played{call: c.server.call}
 			}
-			want := c.want
-			for i := 0; strings.Contains(want, ":N["); i++ {
-				want = strings.Replace(strings.Replace(strings.Replace(strings.Replace(want, ":N[", fmt.Sprintf(":%d[", i), 1), ":N[", fmt.Sprintf(":%d[", i), 1), ":N[", fmt.Sprintf(":%d[", i), 1), ":N[", fmt.Sprintf(":%d[", i), 1)
-			}
-			if got := r.tell(r.ask(c.server, c.change...)); got != want {
-				t.Errorf("got  %s\nwant %s", got, want)
+			if got := r.tell(r.ask(c.server, c.change...)); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
 	}
@@ -588,6 +593,28 @@ func TestQueueFull(t *testing.T) {
 	}
 	for _, job := range others {
 		job.Close()
+	}
+}
+
+// TestDrain: an answer whose tool runs while the engine drains gets its steps nevertheless, and
+// the engine has ended when the job has.
+func TestDrain(t *testing.T) {
+	f := gptOSS(t)
+	r := newRig(t, f, play{script: f.counted("<|call|>", harmonyTalk...)})
+	drained := make(chan error, 1)
+	var drains sync.Once
+	server := &played{call: func(ctx context.Context, call tools.Call) tools.Result {
+		drains.Do(func() { go func() { drained <- r.model.Engine.Drain(context.Background()) }() })
+		for r.model.Engine.Accepting() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		return echoing().call(ctx, call)
+	}}
+	if got := r.tell(r.ask(server)); got != harmonyStory {
+		t.Errorf("%s", got)
+	}
+	if err := <-drained; err != nil {
+		t.Errorf("%v", err)
 	}
 }
 

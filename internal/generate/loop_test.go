@@ -3,6 +3,8 @@ package generate
 import (
 	"slices"
 	"testing"
+
+	"ossian/internal/engine"
 )
 
 // harmonyTalk is an answer of gpt-oss that searches, computes and says what it found.
@@ -113,5 +115,36 @@ func (r *rig) whole(t *testing.T, answer *Answer, prompts [][]int32) {
 	}
 	if n := len(answer.Steps); n != len(prompts) || len(answer.Steps[n-1].Results) > 0 || len(answer.Steps[0].Results) == 0 {
 		t.Errorf("%d steps with %+v, want %d", n, answer.Steps, len(prompts))
+	}
+}
+
+// TestTextAllocates: text of an answer that may call tools and cite takes no more allocations
+// for a token than that of another.
+func TestTextAllocates(t *testing.T) {
+	f := gptOSS(t)
+	r := newRig(t, f, play{script: f.counted("<|call|>", finishes)})
+	measure := func(gen *Generation) float64 {
+		job, err := r.service.Start(t.Context(), gen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer job.Close()
+		answer := job.answers[0]
+		for _, id := range f.said("<|channel|>final<|message|>Yes") {
+			answer.Push(&engine.Token{ID: id})
+		}
+		word := engine.Token{ID: f.tok.Encode(nil, " all")[0]}
+		return testing.AllocsPerRun(1000, func() {
+			answer.Push(&word)
+			answer.Taken()
+		})
+	}
+	server := echoing()
+	server.cite = pages
+	with := r.ask(server)
+	plain := *with
+	plain.Builtin = nil
+	if without, with := measure(&plain), measure(with); with > without || without > 1 {
+		t.Errorf("%v allocations with tools, %v without", with, without)
 	}
 }

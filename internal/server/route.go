@@ -204,7 +204,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 		return nil // a preflight has no key
 	}
 	tenant, ok := s.tenant(r.Header.Get("Authorization"))
-	if text := r.Header.Get("X-Api-Key"); !ok && text != "" { // as clients of the Messages API have it
+	if text := r.Header.Get("X-Api-Key"); !ok && text != "" && ofMessages(r) {
 		tenant, ok = s.tenant("Bearer " + text)
 	}
 	if !open && !ok {

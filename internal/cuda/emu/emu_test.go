@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -75,6 +76,54 @@ func TestUnknown(t *testing.T) {
 		_, err := b.ModuleLoad([]byte(source(c.body)))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "CUDA_ERROR_INVALID_PTX") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestPoison holds registers that not every path sets to hold poison in each block, whatever the block
+// before it left there: by a branch, by a guard, and what only the end of a loop sets.
+func TestPoison(t *testing.T) {
+	b := newBench(t, Card{Workers: 1})
+	out := get4096(b)
+	b.must(b.CopyToDevice(out, make([]byte, 4096)))
+	f := b.function(source(`mov.u32 %r1, %ctaid.x;
+mul.wide.u32 %d1, %r1, 32;
+add.u64 %d1, %d1, %d0;
+setp.ne.u32 %p1, %r1, 0;
+@%p1 bra $ELSE;
+mov.u32 %r2, 7;
+mov.u64 %d2, 7;
+$ELSE: st.global.u32 [%d1], %r2;
+st.global.u64 [%d1+8], %d2;
+@!%p1 mov.u32 %r3, 7;
+st.global.u32 [%d1+4], %r3;
+mov.u32 %r5, 0;
+$AGAIN: setp.eq.u32 %p2, %r5, 1;
+@%p2 bra $END;
+st.global.u32 [%d1+16], %r4;
+mov.u32 %r4, 7;
+mov.u32 %r5, 1;
+bra $AGAIN;
+$END: `))
+	for range 3 {
+		b.must(b.Launch(&driver.Launch{Function: f, Grid: driver.Dim3{X: 4, Y: 1, Z: 1}, Block: driver.Dim3{X: 32, Y: 1, Z: 1}, Stream: b.stream, Params: pointer(out)}))
+		b.must(b.StreamSync(b.stream))
+		data := make([]byte, 4*32)
+		b.must(b.CopyToHost(data, out))
+		const poison = 0xdead_beef
+		for block := range 4 {
+			first := uint32(poison)
+			if block == 0 {
+				first = 7
+			}
+			for word, want := range []uint32{first, first, first, first, poison} {
+				if word == 3 && block == 0 {
+					want = 0 // the upper half of 7
+				}
+				if got := binary.LittleEndian.Uint32(data[32*block+4*word:]); got != want {
+					t.Errorf("block %d, word %d: %#x, want %#x", block, word, got, want)
+				}
+			}
 		}
 	}
 }

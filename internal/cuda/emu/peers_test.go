@@ -149,7 +149,7 @@ func TestNoPeer(t *testing.T) {
 }
 
 // many is a kernel k(out) of many blocks: sums of what a thread makes of its number, in floating point.
-const many = `mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r1, %r3, %r2; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d0;
+const many = `mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ctaid.y; mov.u32 %r3, %nctaid.x; mad.lo.u32 %r1, %r2, %r3, %r1; mov.u32 %r2, %tid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r1, %r3, %r2; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d0;
 cvt.rn.f32.u32 %r4, %r1; ex2.approx.f32 %r5, %r4; rsqrt.approx.f32 %r6, %r4; add.rn.f32 %r5, %r5, %r6; shfl.sync.bfly.b32 %r6, %r5, 3, 31, -1; add.rn.f32 %r5, %r5, %r6;
 st.global.u32 [%d1], %r5;`
 

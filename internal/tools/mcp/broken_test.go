@@ -273,6 +273,28 @@ func TestCallsThatGoWrong(t *testing.T) {
 	}
 }
 
+// TestStreamGoesOn: a stream that ends before the answer is asked for what comes behind its last event.
+func TestStreamGoesOn(t *testing.T) {
+	var id atomic.Value
+	peer := &script{call: func(w http.ResponseWriter, asked json.RawMessage) {
+		id.Store(asked)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "id: 7\nretry: 10\ndata:\n\n")
+	}}
+	s := start(t, Options{Address: web(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodGet && req.Header.Get("Last-Event-Id") == "7" && req.Header.Get("Mcp-Protocol-Version") == "2025-06-18" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "id: 8\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"well\"}]}}\n\n", id.Load())
+			return
+		}
+		peer.ServeHTTP(w, req)
+	}))})
+	listedBy(t, s)
+	if got := do(t, s, "t", "{}"); got.Text != "well" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestBadProcesses: what a process may do wrong ends with the call or the attempt.
 func TestBadProcesses(t *testing.T) {
 	for _, c := range []struct{ what, want string }{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -63,18 +64,19 @@ func (d dialer) connectAny(ctx context.Context, w way) (*connection, error) {
 
 // connect makes one connection. An error is a *fault.
 func (d dialer) connect(ctx context.Context, w way) (*connection, error) {
-	conn := &connection{way: w, limits: d.server.opts.Limits(), dead: make(chan struct{}), changed: make(chan struct{}, 1), pages: map[string][]byte{}}
+	conn := &connection{way: w, born: time.Now(), limits: d.server.opts.Limits(), dead: make(chan struct{}), changed: make(chan struct{}, 1), pages: map[string][]byte{}}
 	ctx, x := newExchange(ctx)
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unused := context.AfterFunc(d.server.life, cancel)
 	conn.life, conn.cut = life, func() { unused(); cancel() }
 	transport, err := d.transport(conn)
 	if err != nil {
-		return nil, err
+		conn.cut()
+		return nil, &fault{kind: away, text: "its address is no URL"}
 	}
 	conn.open = transport
 	stop := context.AfterFunc(ctx, conn.cut)
-	conn.session, err = newProtocol(conn, d.watch).Connect(ctx, conn, &sdk.ClientSessionOptions{ProtocolVersion: w.version})
+	conn.session, err = newProtocol(conn, d.server.opts.Version, d.watch).Connect(ctx, conn, &sdk.ClientSessionOptions{ProtocolVersion: w.version})
 	if err == nil && !stop() {
 		err = context.Cause(ctx)
 	}
@@ -113,9 +115,9 @@ func (d dialer) transport(conn *connection) (func(context.Context) (sdk.Connecti
 	size := int(messageBytes(conn.limits)) * 2 // the courier's bound comes first and says what it was
 	if conn.way.transport == events {
 		carrier := &sdk.SSEClientTransport{Endpoint: conn.way.url, HTTPClient: client, MaxEventSize: size}
-		return func(context.Context) (sdk.Connection, error) { return carrier.Connect(conn.life) }, nil // which the stream lives as long as
+		return func(context.Context) (sdk.Connection, error) { return carrier.Connect(conn.life) }, nil // the stream lives as long
 	}
-	carrier := &sdk.StreamableClientTransport{Endpoint: conn.way.url, HTTPClient: client, MaxEventSize: size, MaxRetries: -1, DisableStandaloneSSE: true}
+	carrier := &sdk.StreamableClientTransport{Endpoint: conn.way.url, HTTPClient: client, MaxEventSize: size, MaxRetries: resumptions, DisableStandaloneSSE: true}
 	return carrier.Connect, nil
 }
 
@@ -134,10 +136,10 @@ func (s *Server) choose(w *way) {
 
 // newProtocol returns the SDK's part of a connection. It offers the server nothing: no files, no
 // questions to a user, no model.
-func newProtocol(conn *connection, watch bool) *sdk.Client {
+func newProtocol(conn *connection, version string, watch bool) *sdk.Client {
 	opts := &sdk.ClientOptions{
 		Capabilities:   &sdk.ClientCapabilities{},
-		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, // see session.answer
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, // see connection.send
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
 			conn.progress(req.Params.ProgressToken)
 		},
@@ -150,7 +152,7 @@ func newProtocol(conn *connection, watch bool) *sdk.Client {
 			}
 		}
 	}
-	client := sdk.NewClient(&sdk.Implementation{Name: "ossian", Version: "1"}, opts)
+	client := sdk.NewClient(&sdk.Implementation{Name: "ossian", Version: version}, opts)
 	client.AddReceivingMiddleware(decline)
 	return client
 }

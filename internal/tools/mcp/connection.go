@@ -24,6 +24,7 @@ const discovery = 5 * time.Second
 type connection struct {
 	way     way
 	limits  *limits.Set
+	born    time.Time
 	life    context.Context
 	cut     context.CancelFunc                            // ends everything at once
 	open    func(context.Context) (sdk.Connection, error) // the transport
@@ -74,6 +75,16 @@ func (c *connection) alive() bool {
 		return false
 	default:
 		return true
+	}
+}
+
+// unheard ends a connection on which changes are not told any more, so that another is made. One
+// that was just made stays: its server may never tell.
+func (c *connection) unheard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.born) > slowest {
+		go c.transfer.Close()
 	}
 }
 

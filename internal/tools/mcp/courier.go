@@ -36,6 +36,7 @@ type exchange struct {
 type wire struct {
 	status int            // of the latest reply of HTTP; 0 = none came
 	sent   error          // of the latest request of HTTP; nil = it was answered
+	cut    error          // of the latest body that broke off; nil = none did
 	raw    []byte         // the result as it came; nil = none did
 	answer *jsonrpc.Error // instead of a result; nil = none
 }
@@ -132,7 +133,11 @@ func (c *courier) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x.note(func(w *wire) { w.status, w.sent = resp.StatusCode, nil })
-	resp.Body = &bounded{Reader: resp.Body, body: resp.Body, limit: c.limit(resp), per: unit(resp), over: c.conn.broke, end: end}
+	over := c.conn.broke // the stream of events has messages of the whole connection
+	if c.conn.way.transport == streamable {
+		over = func(err error) { x.note(func(w *wire) { w.cut = err }) }
+	}
+	resp.Body = &bounded{Reader: resp.Body, body: resp.Body, limit: c.limit(resp), per: unit(resp), over: over, end: end}
 	return resp, nil
 }
 

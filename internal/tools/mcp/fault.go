@@ -73,7 +73,7 @@ func (c *connection) fault(ctx context.Context, x *exchange, err error) *fault {
 	}
 	seen, cause := x.seen(), c.why()
 	switch {
-	case errors.Is(cause, errTooLarge):
+	case errors.Is(cause, errTooLarge), errors.Is(seen.cut, errTooLarge):
 		return &fault{kind: nonsense, text: "it sent more than " + limits.Format(limits.Bytes, messageBytes(c.limits)-maxRefusal) + " at once"}
 	case seen.status == http.StatusUnauthorized || seen.status == http.StatusForbidden:
 		return refusalOf(seen.status)
@@ -92,6 +92,8 @@ func (c *connection) fault(ctx context.Context, x *exchange, err error) *fault {
 		return &fault{kind: silent, text: "it did not answer in time"}
 	case seen.sent != nil:
 		return &fault{kind: away, text: unreachable(seen.sent)}
+	case seen.cut != nil:
+		return &fault{kind: away, text: "the connection broke"}
 	case errors.As(cause, &known):
 		own := *known
 		return &own

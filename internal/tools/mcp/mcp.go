@@ -35,11 +35,16 @@ const (
 	longest   = 10 * time.Minute // a call with progress
 )
 
+// resumptions is how often a stream with an answer that breaks, or that its server ends to be asked
+// again later, is gone on with.
+const resumptions = 2
+
 // Options say where a server is and how it is spoken to.
 type Options struct {
 	Name    string // by which requests ask for it; "" = as it calls itself
 	Address string // see ParseSpec
 	Stdio   bool   // whether Address may be a command
+	Version string // of this program, which servers are told; "" = dev
 
 	// Header and Authorization, the token behind "Bearer", are sent to this server alone. No error,
 	// status or log has them.
@@ -86,6 +91,9 @@ func newServer(opts Options, pause func(time.Duration) <-chan time.Time) (*Serve
 	}
 	if err := checkHeader(opts.Header, opts.Authorization); err != nil {
 		return nil, fmt.Errorf("tool server %s: %w", spec, err)
+	}
+	if opts.Version == "" {
+		opts.Version = "dev"
 	}
 	if opts.Limits == nil {
 		set := limits.Defaults()

@@ -143,7 +143,7 @@ func (c *connection) call(ctx context.Context, params *sdk.CallToolParams) (*too
 	done := make(chan end, 1)
 	ctx, x := newExchange(ctx)
 	go func() {
-		result, why := c.exchange(ctx, x, params)
+		result, why := c.send(ctx, x, params)
 		done <- end{result, why}
 	}()
 	select {
@@ -167,8 +167,8 @@ func (c *connection) call(ctx context.Context, params *sdk.CallToolParams) (*too
 	}
 }
 
-// exchange sends a call until the server needs no more input for it.
-func (c *connection) exchange(ctx context.Context, x *exchange, params *sdk.CallToolParams) (*tools.Result, *fault) {
+// send sends a call, and once more where the server wants to ask a user something first.
+func (c *connection) send(ctx context.Context, x *exchange, params *sdk.CallToolParams) (*tools.Result, *fault) {
 	for declined := false; ; declined = true {
 		_, err := c.session.CallTool(ctx, params)
 		if err != nil {

@@ -8,7 +8,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -209,6 +211,34 @@ func TestToolsChange(t *testing.T) {
 	}
 }
 
+// TestChangesAreNotTold: a connection whose stream of changes ends is of no use for watching.
+func TestChangesAreNotTold(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		p := newPeer(stateless)
+		s := start(t, Options{Address: p.serve(t, "stateless")})
+		listedBy(t, s)
+		conn, err := dialer{server: s, watch: true}.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old {
+			conn.mu.Lock()
+			conn.born = conn.born.Add(-time.Hour)
+			conn.mu.Unlock()
+		}
+		p.web.CloseClientConnections()
+		if old {
+			eventually(t, "the connection ends", func() bool { return !conn.alive() })
+		} else {
+			eventually(t, "a new connection is still of use", func() bool {
+				_, err := conn.list(t.Context(), "")
+				return err == nil
+			})
+		}
+		conn.close()
+	}
+}
+
 // TestPython: a server python with one tool of code is a namespace that is called itself.
 func TestPython(t *testing.T) {
 	code := `{"type":"object","properties":{"code":{"type":"string"}},"required":["code"]}`
@@ -226,7 +256,7 @@ func TestPython(t *testing.T) {
 		{"snake", `[{"name":"python","inputSchema":` + code + `}]`, false, 0},
 		{"snake", `[{"name":"a","inputSchema":` + code + `,"annotations":{"include_in_prompt":false,"readOnlyHint":true}}]`, false, 1},
 	} {
-		var got string
+		var got atomic.Value
 		s := start(t, Options{Name: c.name, Address: web(t, recording(&script{list: `{"tools":` + c.list + `}`, call: func(w http.ResponseWriter, id json.RawMessage) {
 			writeResult(w, id, `{"content":[]}`)
 		}}, &got))})
@@ -242,15 +272,15 @@ func TestPython(t *testing.T) {
 		}
 		if c.itself {
 			do(t, s, "", "print(\"ä\")\n")
-			if !strings.Contains(got, `"name":"python","arguments":{"code":"print(\"ä\")\n"}`) {
-				t.Errorf("sent %s", got)
+			if sent, _ := got.Load().(string); !strings.Contains(sent, `"name":"python","arguments":{"code":"print(\"ä\")\n"}`) {
+				t.Errorf("sent %s", sent)
 			}
 		}
 	}
 }
 
 // recording keeps the last call that a server got.
-func recording(next *script, last *string) http.Handler {
+func recording(next *script, last *atomic.Value) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var body strings.Builder
 		if req.Method == http.MethodPost {
@@ -259,7 +289,7 @@ func recording(next *script, last *string) http.Handler {
 			body.Write(raw)
 		}
 		if strings.Contains(body.String(), "tools/call") {
-			*last = body.String()
+			last.Store(body.String())
 		}
 		again := req.Clone(req.Context())
 		again.Body = http.NoBody

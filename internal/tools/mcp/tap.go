@@ -117,6 +117,9 @@ func (t *tap) response(msg *jsonrpc.Response) jsonrpc.Message {
 	}
 	if msg.Error != nil {
 		answer, _ := msg.Error.(*jsonrpc.Error) // else the SDK's own, for a stream that ended
+		if answer == nil && call.method == "subscriptions/listen" {
+			t.conn.unheard()
+		}
 		call.note(func(w *wire) { w.answer = answer })
 		return msg
 	}

@@ -144,6 +144,25 @@ func TestGoldenResponses(t *testing.T) {
 	golden(t, "testdata/response.golden", goldenHead+"\n## events\n"+string(events)+"\n## object\n"+string(r.Append(nil))+"\n")
 }
 
+// The usage of steps with tools is written, and read back.
+func TestParseStepUsage(t *testing.T) {
+	r, _ := played(t)
+	r.Usage.Tools = &wire.ToolUsage{Prompt: []int{4, 6}, Cached: []int{0, 4}, Completion: []int{5, 2}, Results: 2}
+	object := r.Append(nil)
+	want := `"usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":4,"cache_write_tokens":0,"input_tokens_per_turn":[4,6],"cached_tokens_per_turn":[0,4]},"output_tokens":7,` +
+		`"output_tokens_details":{"reasoning_tokens":3,"output_tokens_per_turn":[5,2],"tool_output_tokens":2},"total_tokens":17}`
+	if !bytes.Contains(object, []byte(want)) {
+		t.Errorf("%s\nhas not %s", object, want)
+	}
+	got, err := Parse(object, limits.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := got.Append(nil); !bytes.Equal(again, object) {
+		t.Errorf("got  %s\nwant %s", again, object)
+	}
+}
+
 // A stored object is read back whole: written again it is the same, and its replay has
 // the same texts, items and end as the stream that made it.
 func TestParseResponse(t *testing.T) {

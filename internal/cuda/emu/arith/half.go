@@ -67,6 +67,9 @@ func FromF16(v uint32) float32 {
 
 // FusedBF16 returns a·b+c of three bfloat16, rounded once.
 func FusedBF16(a, b, c float32) uint32 {
+	if r := float32(float64(a)*float64(b) + float64(c)); math.Float32bits(r)&0xffff != 0x8000 { // no tie: the exact sum lies on the same side of it
+		return ToBF16(r)
+	}
 	return ToBF16(odd32(OddSum(float64(a)*float64(b), float64(c))))
 }
 

@@ -56,7 +56,7 @@ func (w *Warp) Depart(c AsyncCopy) {
 // copySource returns the bytes that a copy takes.
 func (w *Warp) copySource(c *AsyncCopy) []byte {
 	a, off := w.global(c.Site, c.Lane, c.Src, c.Bytes, "asynchronous copy")
-	w.readable(a, off, uint64(c.Take), c.Lane, describe("asynchronous copy of line %d,", c.Line))
+	w.readable(a, off, uint64(c.Take), c.Lane, reader{"asynchronous copy", c.Line})
 	return a.Data[off : off+uint64(c.Take)]
 }
 

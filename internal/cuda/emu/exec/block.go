@@ -2,6 +2,7 @@ package exec
 
 import (
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -131,7 +132,7 @@ func newBlock(g *Grid, threads int) *Block {
 		}
 	}
 	for i := range warps {
-		b.warps = append(b.warps, &Warp{ID: i, Block: b, R: make([]Lanes32, len(k.Regs32)), D: make([]Lanes64, len(k.Regs64)), P: make([]uint32, k.Preds),
+		b.warps = append(b.warps, &Warp{ID: i, Block: b, R: slices.Clone(k.Regs32), D: slices.Clone(k.Regs64), P: make([]uint32, k.Preds),
 			found: make([]*Alloc, k.Sites), know: make([]uint32, k.parties(warps)), local: make([]byte, 32*k.Local), lset: make([]byte, 32*k.Local)})
 	}
 	return b

@@ -138,6 +138,9 @@ func (w *Warp) Banks(a *Address, n int, m uint32) {
 		together = 128 / n
 	}
 	for from := 0; from < 32; from += together {
+		if m>>from<<(32-together) == 0 {
+			continue
+		}
 		var word [32]uint64
 		var count [32]uint8
 		most := uint8(0)

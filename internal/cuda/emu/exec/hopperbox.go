@@ -98,7 +98,7 @@ func (w *Warp) source(site, lane int, at, n uint64, what string) []byte {
 	if off+n > a.Size {
 		w.FailLane(IllegalAddress, lane, "%s: %d bytes at %#x, the allocation of %d bytes ends before", what, n, at, a.Size)
 	}
-	w.readable(a, off, n, lane, what)
+	w.readable(a, off, n, lane, reader{what: what})
 	return a.Data[off : off+n]
 }
 

@@ -12,6 +12,8 @@ type Kernel struct {
 	Code       []Inst
 	Regs32     []Lanes32 // what registers of up to 32 bits start as: poison, or a constant
 	Regs64     []Lanes64
+	Early      []int // registers of up to 32 bits that some path reads before it sets them: they become poison with every block
+	EarlyWide  []int // those of 64
 	Preds      int
 	Shared     int  // bytes of static shared memory
 	Local      int  // bytes of local memory per thread
@@ -26,13 +28,13 @@ type Kernel struct {
 // An Inst is one decoded instruction.
 type Inst struct {
 	Kind    Kind
-	Neg     bool  // the guard is negated
-	Global  bool  // touches memory that other cards may touch
-	Guard   int   // predicate; -1: none
-	Dst     int   // register written, for the pure kinds
-	Target  int   // of a branch
-	Targets []int // of an indirect one, which Run takes
+	Neg     bool // the guard is negated
+	Global  bool // touches memory that other cards may touch
+	Guard   int  // predicate; -1: none
+	Dst     int  // register written, for the pure kinds
 	Run     func(w *Warp, m uint32)
+	Target  int                          // of a branch
+	Targets []int                        // of an indirect one, which Run takes
 	Try     func(w *Warp, m uint32) bool // of kind Spin: false = once more, later
 	Line    int
 	Text    string

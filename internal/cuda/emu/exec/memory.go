@@ -209,7 +209,7 @@ func near(a *Alloc, at uint64) string {
 // GlobalRead returns n bytes that were written, not by another block of the same launch.
 func (w *Warp) GlobalRead(site, lane int, at uint64, n int) []byte {
 	a, off := w.global(site, lane, at, n, "read")
-	w.readable(a, off, uint64(n), lane, "read")
+	w.readable(a, off, uint64(n), lane, reader{what: "read"})
 	return a.Data[off : off+uint64(n)]
 }
 

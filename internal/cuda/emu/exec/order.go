@@ -1,5 +1,7 @@
 package exec
 
+import "sync/atomic"
+
 // This file is the order of accesses to global memory by different blocks of a launch and by different
 // cards. A word remembers who wrote it last: launch, block, and how many fences the block had passed. What
 // is written before a fence is published by a later atomic access, or store with .release; whoever reads
@@ -103,7 +105,7 @@ func (w *Warp) publish(at uint64) {
 // StrongRead is GlobalRead for accesses that may see what others do meanwhile.
 func (w *Warp) StrongRead(site, lane int, at uint64, n int, acquire bool) []byte {
 	a, off := w.global(site, lane, at, n, "read")
-	w.written(a, off, uint64(n), lane, "read")
+	w.written(a, off, uint64(n), lane, reader{what: "read"})
 	if s := w.Block.abroad(a, off); acquire && s != 0 && s&strongBit == 0 {
 		w.FailLane(LaunchFailed, lane, "read of %d bytes at %#x by .acquire: card %d wrote them by an ordinary store, which publishes nothing", n, at, s&stampCard>>stampLaunch)
 	}
@@ -123,15 +125,29 @@ func (w *Warp) StrongWrite(site, lane int, at uint64, n int, release bool) []byt
 	return room
 }
 
+// A reader is who reads memory, for errors: text is made where it is needed.
+type reader struct {
+	what string
+	line int // of the instruction, if it is not the one being executed
+}
+
+// String names it.
+func (r reader) String() string {
+	if r.line == 0 {
+		return r.what
+	}
+	return describe("%s of line %d,", r.what, r.line)
+}
+
 // written ends the launch where nobody has written some bytes.
-func (w *Warp) written(a *Alloc, off, n uint64, lane int, what string) {
+func (w *Warp) written(a *Alloc, off, n uint64, lane int, what reader) {
 	if unset := a.Unset(off, n); unset < n {
 		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): nobody has written byte %d of them", what, n, a.Base+off, off, a.Size, unset)
 	}
 }
 
 // readable ends the launch where bytes of an allocation may not be read by an ordinary access.
-func (w *Warp) readable(a *Alloc, off, n uint64, lane int, what string) {
+func (w *Warp) readable(a *Alloc, off, n uint64, lane int, what reader) {
 	w.written(a, off, n, lane, what)
 	if other := w.Block.foreign(a, off, n, false); other != 0 {
 		w.FailLane(LaunchFailed, lane, "%s of %d bytes at %#x (byte %d of an allocation of %d): block %d of the same launch wrote them, and nothing orders the blocks",
@@ -220,8 +236,11 @@ func (w *Warp) mark(lane int, a *Alloc, off, n uint64, strong bool) {
 			stamp |= strongBit
 		}
 	}
-	if n < 4 {
-		stamp = 0
+	if n < 4 { // other blocks may write the rest of the word meanwhile
+		if by := &written.by[off/4]; atomic.LoadUint64(by) != 0 {
+			atomic.StoreUint64(by, 0)
+		}
+		return
 	}
 	for i := off / 4; i < (off+n+3)/4; i++ {
 		written.by[i], written.when[i] = stamp, when

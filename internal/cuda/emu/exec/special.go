@@ -7,7 +7,13 @@ import "strings"
 var specials = map[string]func(w *Warp, lane, axis int) uint64{
 	"%tid": func(w *Warp, lane, axis int) uint64 {
 		n, size := uint32(w.ID*32+lane), &w.Block.Size
-		return uint64([3]uint32{n % size[0], n / size[0] % size[1], n / size[0] / size[1]}[axis])
+		switch axis {
+		case 0:
+			return uint64(n % size[0])
+		case 1:
+			return uint64(n / size[0] % size[1])
+		}
+		return uint64(n / size[0] / size[1])
 	},
 	"%ctaid":   func(w *Warp, _, axis int) uint64 { return uint64(w.Block.At[axis]) },
 	"%ntid":    func(w *Warp, _, axis int) uint64 { return uint64(w.Block.Size[axis]) },
@@ -39,6 +45,11 @@ var specials = map[string]func(w *Warp, lane, axis int) uint64{
 	"%cluster_nctaid":   func(*Warp, int, int) uint64 { return 1 },
 	"%cluster_ctarank":  func(*Warp, int, int) uint64 { return 0 },
 	"%cluster_nctarank": func(*Warp, int, int) uint64 { return 1 },
+}
+
+// SpecialOfLane says whether lanes of a warp have values of their own of a special register.
+func SpecialOfLane(name string) bool {
+	return name == "%tid" || name == "%laneid" || strings.HasPrefix(name, "%lanemask")
 }
 
 // Special returns how a special register is read, of an axis where it has several; nil: there is no such

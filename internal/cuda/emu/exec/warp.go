@@ -81,10 +81,15 @@ func (w *Warp) FailLane(code, lane int, format string, a ...any) {
 	panic(Fault{code, describe("%s: %s", where, describe(format, a...))})
 }
 
-// reset prepares a warp for a block. Registers hold poison again.
+// reset prepares a warp for a block. Registers hold poison again, but for those of which no path can
+// tell: nothing reads them before it sets them.
 func (w *Warp) reset() {
-	copy(w.R, w.Block.Kernel.Regs32)
-	copy(w.D, w.Block.Kernel.Regs64)
+	for _, r := range w.Block.Kernel.Early {
+		w.R[r] = w.Block.Kernel.Regs32[r]
+	}
+	for _, r := range w.Block.Kernel.EarlyWide {
+		w.D[r] = w.Block.Kernel.Regs64[r]
+	}
 	clear(w.P)
 	clear(w.lset)
 	w.Live = AllLanes
@@ -168,19 +173,17 @@ func (w *Warp) pure(in *Inst, m uint32) {
 		dst := &w.R[in.Dst]
 		old := *dst
 		in.Run(w, m)
-		for i := range old {
-			if m>>i&1 == 0 {
-				dst[i] = old[i]
-			}
+		for rest := ^m; rest != 0; rest &= rest - 1 {
+			i := bits.TrailingZeros32(rest) & 31
+			dst[i] = old[i]
 		}
 	default:
 		dst := &w.D[in.Dst]
 		old := *dst
 		in.Run(w, m)
-		for i := range old {
-			if m>>i&1 == 0 {
-				dst[i] = old[i]
-			}
+		for rest := ^m; rest != 0; rest &= rest - 1 {
+			i := bits.TrailingZeros32(rest) & 31
+			dst[i] = old[i]
 		}
 	}
 }

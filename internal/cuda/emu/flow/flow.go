@@ -1,6 +1,7 @@
 // Package flow follows the paths through a kernel before it runs, and finds what goes wrong with
 // registers on one of them: reads of what nothing has set, and registers of products that are touched
-// while those are under way. It knows registers as numbers and nothing of PTX.
+// while those are under way. It also says which registers have to begin as poison, so that the others
+// need not. It knows registers as numbers and nothing of PTX.
 package flow
 
 import "ossian/internal/cuda/emu/exec"

@@ -325,14 +325,11 @@ func (p *parser) loadParam(a *access) {
 		p.fail("%d bytes at %d of %d bytes of parameters: %s", a.total, int64(at), p.k.ParamBytes, p.in.Text)
 	}
 	p.in.Run = func(w *exec.Warp, m uint32) {
-		b := w.Block.Params[at:]
-		for i, r := range a.regs {
-			if r.n < 0 {
-				continue
+		a.put(w, first(m), w.Block.Params[at:])
+		for _, r := range a.regs {
+			if r.n >= 0 {
+				spread(w, r, m)
 			}
-			one := access{size: a.size, sign: a.sign, regs: a.regs[i : i+1]}
-			one.put(w, first(m), b[i*a.size:])
-			spread(w, r, m)
 		}
 	}
 }

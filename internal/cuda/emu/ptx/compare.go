@@ -130,29 +130,25 @@ func (p *parser) fastCompare(t string, relation uint8) {
 	if t == "s32" {
 		bias = 1 << 31 // makes signed order unsigned
 	}
+	const equal, greater = 2, 4
+	neg := relation == 5 || relation == 3 || relation == 6 // not equal, not greater, not less
+	if neg {
+		relation ^= 7
+	}
+	if relation == greater {
+		x, y = y, x
+	}
 	p.in.Run = func(w *exec.Warp, _ uint32) {
 		X, Y := &w.R[x], &w.R[y]
-		var less, equal uint32
-		for i := range X {
-			a, b := X[i]^bias, Y[i]^bias
-			if a < b {
-				less |= 1 << i
-			}
-			if a == b {
-				equal |= 1 << i
-			}
-		}
 		m := uint32(0)
-		if relation&1 != 0 {
-			m |= less
+		for i := range X {
+			a, b := uint64(X[i]^bias), uint64(Y[i]^bias)
+			if relation == equal {
+				a, b = a^b, 1
+			}
+			m |= uint32((a-b)>>63) << i // the borrow of a-b: a is less
 		}
-		if relation&2 != 0 {
-			m |= equal
-		}
-		if relation&4 != 0 {
-			m |= ^(less | equal)
-		}
-		w.Out = m
+		w.Out = flip(m, neg)
 	}
 }
 

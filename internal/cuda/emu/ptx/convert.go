@@ -38,10 +38,13 @@ func (p *parser) cvt() {
 	get, put := p.get(x.bits), p.put(to.bits)
 	signed := c.To[0] == 's' && to.bits > toBits
 	p.in.Run = func(w *exec.Warp, _ uint32) {
+		var last, v uint64
 		for lane := range 32 {
-			v := write(read(get(w, x.n, lane)))
-			if signed {
-				v = uint64(int64(v<<(64-toBits)) >> (64 - toBits))
+			if from := get(w, x.n, lane); lane == 0 || from != last { // lanes often have the same
+				last, v = from, write(read(from))
+				if signed {
+					v = uint64(int64(v<<(64-toBits)) >> (64 - toBits))
+				}
 			}
 			put(w, to.n, lane, v)
 		}

@@ -241,14 +241,7 @@ func (p *parser) barVote() {
 }
 
 // first returns the lowest lane of a mask.
-func first(m uint32) int {
-	for i := range 32 {
-		if m>>i&1 != 0 {
-			return i
-		}
-	}
-	return 0
-}
+func first(m uint32) int { return bits.TrailingZeros32(m) & 31 }
 
 // fence orders memory.
 func (p *parser) fence() {

@@ -18,11 +18,12 @@ func (p *parser) collective(sync, members string, do func(w *exec.Warp, m uint32
 	mask := p.src(members, 32)
 	p.in.Kind = exec.Effect
 	p.in.Run = func(w *exec.Warp, m uint32) {
-		for lane := range 32 {
+		masks := &w.R[mask]
+		for lane := range masks {
 			if m>>lane&1 == 0 {
 				continue
 			}
-			if named := w.R[mask][lane]; named&w.Live != m {
+			if named := masks[lane]; named&w.Live != m {
 				w.FailLane(exec.LaunchFailed, lane, "the member mask is %08x, lanes %08x are alive, %08x are here", named, w.Live, m)
 			}
 		}

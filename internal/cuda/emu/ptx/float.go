@@ -241,8 +241,13 @@ func (p *parser) approximate2(x, y int, ftz bool, sure func(a float32) bool, f f
 	d := p.in.Dst
 	p.in.Run = func(w *exec.Warp, _ uint32) {
 		seed := w.Block.Device.Seed
+		X, Y := w.R[x], w.R[y] // copies: the result may go to one of them
 		for i := range w.R[d] {
-			a, b := w.R[x][i], w.R[y][i]
+			a, b := X[i], Y[i]
+			if i > 0 && a == X[i-1] && b == Y[i-1] { // lanes often have the same
+				w.R[d][i] = w.R[d][i-1]
+				continue
+			}
 			if ftz {
 				a, b = arith.Flush(a), arith.Flush(b)
 			}

@@ -138,23 +138,24 @@ func (p *parser) mma() {
 	p.want(4, 4)
 	d, a, b, c := p.list(p.args[0], 4, p.dst), p.list(p.args[1], 2*deep, p.src), p.list(p.args[2], deep, p.src), p.list(p.args[3], 4, p.src)
 	kind := shape + "." + types[1]
-	widen := arith.Halves(types[1])
+	half := types[1] == "f16"
 	p.in.Kind = exec.Effect
 	p.in.Run = func(w *exec.Warp, m uint32) {
 		w.All(m)
-		var x [16][16]float32
-		var y [8][16]float32
-		for lane := range 32 {
-			row, col := lane/4, lane%4*2
-			for k, r := range a {
-				at := &x[row+k&1*8]
-				at[col+k>>1*8], at[col+1+k>>1*8] = widen(w.R[r][lane])
-			}
-			for k, r := range b {
-				y[row][col+8*k], y[row][col+1+8*k] = widen(w.R[r][lane])
-			}
+		f := arith.Factors{Half: half}
+		for k, r := range a {
+			f.Take(&w.R[r], k&1, k>>1*8)
 		}
-		multiply(w, d, c, &x, &y)
+		for k, r := range b {
+			f.Take(&w.R[r], 2, 8*k)
+		}
+		var out [4]exec.Lanes32 // registers of c may be others of d
+		for k := range out {
+			out[k] = f.Add(k, &w.R[c[k]])
+		}
+		for k, r := range d {
+			w.R[r] = out[k]
+		}
 		w.Block.Count.Multiplied(kind, 1)
 	}
 }
@@ -168,28 +169,4 @@ func (p *parser) list(s string, n int, find func(s string, bits int) int) (regs 
 		p.fail("%d registers, not %d: %s", len(regs), n, p.in.Text)
 	}
 	return regs
-}
-
-// multiply adds the products of x and y to c. Each element is a sum of its own row and column alone;
-// the products are exact, and the sums are float32 in an order that is the emulator's own, as
-// hardware has one of its own.
-func multiply(w *exec.Warp, d, c []int, x *[16][16]float32, y *[8][16]float32) {
-	var out [4]exec.Lanes32
-	for lane := range 32 {
-		row, col := lane/4, lane%4*2
-		for k := range 4 {
-			a, b := &x[row+k>>1*8], &y[col+k&1]
-			var s0, s1, s2, s3 float32
-			for i := 0; i < 16; i += 4 {
-				s0 += a[i] * b[i]
-				s1 += a[i+1] * b[i+1]
-				s2 += a[i+2] * b[i+2]
-				s3 += a[i+3] * b[i+3]
-			}
-			out[k][lane] = arith.Bits32(arith.F32(w.R[c[k]][lane]) + ((s0 + s1) + (s2 + s3)))
-		}
-	}
-	for k, r := range d {
-		w.R[r] = out[k]
-	}
 }

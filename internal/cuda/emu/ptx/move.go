@@ -130,7 +130,17 @@ func (p *parser) special(name string, size int) {
 		p.since(90, false)
 	}
 	d, put := p.in.Dst, p.put(size)
+	if size == 32 && !exec.SpecialOfLane(base) {
+		p.in.Run = func(w *exec.Warp, _ uint32) { w.R[d] = fill32(uint32(f(w, 0))) }
+		return
+	}
 	p.in.Run = func(w *exec.Warp, _ uint32) {
+		if name == "%tid.x" && size == 32 && w.Block.Threads == int(w.Block.Size[0]) { // in a row
+			for lane := range 32 {
+				w.R[d][lane] = uint32(w.ID*32 + lane)
+			}
+			return
+		}
 		for lane := range 32 {
 			put(w, d, lane, f(w, lane))
 		}

@@ -312,6 +312,17 @@ func (p *parser) followRegisters() {
 		p.line = p.k.Code[at].Line
 		p.fail("%s: %s", fault, p.k.Code[at].Text)
 	}
+	early := flow.Early(p.k, p.uses, registers)
+	for n := range p.k.Regs32 {
+		if early[p.flowing(reg{32, n})] {
+			p.k.Early = append(p.k.Early, n)
+		}
+	}
+	for n := range p.k.Regs64 {
+		if early[p.flowing(reg{64, n})] {
+			p.k.EarlyWide = append(p.k.EarlyWide, n)
+		}
+	}
 }
 
 // limits reads what stands between the parameters and the body.

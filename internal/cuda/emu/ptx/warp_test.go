@@ -215,6 +215,58 @@ mul.wide.u32 %d1, %i, 12; add.u64 %dout, %dout, %d1; st.global.v4.f32 [%dout], {
 	}
 }
 
+// TestMatrixZeros multiplies matrices with rows and columns of zeros, of either sign: they add nothing,
+// and make NaN of what is infinite or no number.
+func TestMatrixZeros(t *testing.T) {
+	for name, spoilt := range map[string]struct{ a, b float32 }{"numbers": {2, 3}, "infinite column": {2, float32(math.Inf(1))}, "row with NaN": {float32(math.NaN()), 3},
+		"infinite row": {float32(math.Inf(-1)), 3}} {
+		var a [16][16]float32
+		var b [16][8]float32
+		for i := range a {
+			for k := range a[i] {
+				if i != 3 && i != 12 {
+					a[i][k] = float32(i - k)
+				}
+			}
+		}
+		for k := range b {
+			for j := range b[k] {
+				if j != 5 {
+					b[k][j] = float32(k + j - 9)
+				}
+			}
+		}
+		a[12][1], b[2][5] = float32(math.Copysign(0, -1)), float32(math.Copysign(0, -1))
+		a[7][4], b[9][2] = spoilt.a, spoilt.b
+		pair := func(low, high float32) uint32 { return arith.ToBF16(low) | arith.ToBF16(high)<<16 }
+		in := make([]uint32, 6*32)
+		for lane := range 32 {
+			row, at := lane/4, lane%4*2
+			for k := range 4 {
+				x := a[row+k%2*8][at+k/2*8:]
+				in[32*k+lane] = pair(x[0], x[1])
+			}
+			for k := range 2 {
+				in[32*(4+k)+lane] = pair(b[at+8*k][row], b[at+8*k+1][row])
+			}
+		}
+		out := launch(t, `ld.global.u32 %r1, [%din]; ld.global.u32 %r2, [%din+128]; ld.global.u32 %r3, [%din+256]; ld.global.u32 %r4, [%din+384]; ld.global.u32 %r5, [%din+512]; ld.global.u32 %r6, [%din+640];
+mov.f32 %f0, 0f3f800000; mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f0,%f0,%f0,%f0};
+mul.wide.u32 %d1, %i, 12; add.u64 %dout, %dout, %d1; st.global.v4.f32 [%dout], {%f1,%f2,%f3,%f4};`, [3]uint32{32, 1, 1}, in, 128)
+		for n, bits := range out {
+			lane, element := n/4, n%4
+			row, col := lane/4+element/2*8, lane%4*2+element%2
+			want := float32(1)
+			for k := range 16 {
+				want += a[row][k] * b[k][col]
+			}
+			if got := math.Float32frombits(bits); got != want && (got == got || want == want) {
+				t.Errorf("%s: element %d,%d is %g, want %g", name, row, col, got, want)
+			}
+		}
+	}
+}
+
 // TestZeroFill holds cp.async with fewer bytes than its size to zeros behind them.
 func TestZeroFill(t *testing.T) {
 	out := launch(t, `.shared .align 16 .b8 s[16]; mov.u32 %r1, s; mov.u32 %r2, 6; cp.async.ca.shared.global [%r1], [%din], 16, %r2; cp.async.wait_all;
