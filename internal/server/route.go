@@ -26,6 +26,7 @@ type route struct {
 	methods []string
 	deep    bool // the * may hold slashes
 	open    bool // without a key, and to any Host: a status that says nothing else
+	free    bool // without a key: files that hold no secret
 	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
 	stays   bool // the answer goes on for as long as the client likes, and takes one of few places
@@ -44,7 +45,7 @@ var (
 
 // table is that of api.md 1.1, as far as it is served.
 func (s *Server) table() []route {
-	return []route{
+	table := []route{
 		{path: "/v1/chat/completions", methods: post, work: true, body: s.chat.Complete},
 		{path: "/v1/completions", methods: post, work: true, body: s.completions.Complete},
 		{path: "/v1/messages", methods: post, work: true, body: s.messages.Create},
@@ -69,6 +70,24 @@ func (s *Server) table() []route {
 		{path: "/metrics", methods: get, probe: true, handle: s.scrape},
 		{path: "/reset_prefix_cache", methods: post, admin: true, handle: s.resetCache},
 	}
+	if s.page != nil {
+		table = append(table, route{path: "/", methods: get, free: true, handle: s.pageFile},
+			route{path: "/ui/*", deep: true, methods: get, free: true, handle: s.pageFile})
+	}
+	return table
+}
+
+// pageFile answers with the page or a file of it.
+func (s *Server) pageFile(w *api.Reply, r *http.Request) error {
+	if !s.page.Serve(w, r) {
+		return noRoute(r)
+	}
+	return nil
+}
+
+// noRoute is what whoever may ask is told about a path that is nobody's.
+func noRoute(r *http.Request) error {
+	return &wire.Error{Message: fmt.Sprintf("no such route: %.100s", r.URL.Path), Type: wire.TypeInvalidRequest, Code: wire.CodeNotFound}
 }
 
 // route returns that of a path, nil if there is none.
@@ -207,7 +226,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	if text := r.Header.Get("X-Api-Key"); !ok && text != "" && ofMessages(r) {
 		tenant, ok = s.tenant("Bearer " + text)
 	}
-	if !open && !ok {
+	if !open && !ok && (rt == nil || !rt.free) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY, or x-api-key: KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
 	}
@@ -218,7 +237,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	// Only whoever may ask learns which routes there are.
 	switch {
 	case rt == nil:
-		return &wire.Error{Message: fmt.Sprintf("no such route: %.100s", r.URL.Path), Type: wire.TypeInvalidRequest, Code: wire.CodeNotFound}
+		return noRoute(r)
 	case !slices.Contains(rt.methods, r.Method):
 		allow := strings.Join(rt.methods, ", ")
 		w.Header().Set("Allow", allow)

@@ -28,6 +28,7 @@ import (
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
 	"ossian/internal/store"
+	"ossian/internal/web"
 	"ossian/internal/wire"
 )
 
@@ -50,6 +51,7 @@ type Config struct {
 	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
 	TLS            *tls.Config // nil = plain HTTP
 	Toolbox        api.Toolbox // what the server runs for models; nil = nothing
+	Page           bool        // answer / with the page of package web
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source
@@ -88,6 +90,7 @@ type Server struct {
 	began    time.Time
 	board    board.Board // of the requests that there are
 	watching watching    // them
+	page     *web.Page   // nil = none
 
 	front       *api.Front
 	service     *generate.Service
@@ -124,6 +127,9 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	s.completions = completions.New(s.front, s.service)
 	s.messages = messages.New(s.front, s.service)
 	s.responses = responses.New(responses.Config{Archive: cfg.Archive, SealKey: cfg.SealKey, Owner: s.owner, Load: &s.load}, s.front, s.service)
+	if cfg.Page {
+		s.page = web.New()
+	}
 	s.routes = s.table()
 	if cfg.Archive != nil {
 		counters.Stored(func() metrics.Store {
