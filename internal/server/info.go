@@ -14,13 +14,13 @@ import (
 
 // An information is the reply of GET /info.
 type information struct {
-	Version string           `json:"version"`
-	Uptime  float64          `json:"uptime"` // seconds
-	Models  []modelInfo      `json:"models"`
-	Device  *string          `json:"device"` // null = not known before the model is loaded
-	Limits  map[string]int64 `json:"limits"` // that requests run into: bytes, milliseconds, numbers
-	Tools   []toolInfo       `json:"tools"`
-	Auth    authInfo         `json:"auth"`
+	Version string               `json:"version"`
+	Uptime  float64              `json:"uptime"` // seconds
+	Models  []modelInfo          `json:"models"`
+	Device  *string              `json:"device"` // null = not known before the model is loaded
+	Limits  map[string]limitInfo `json:"limits"` // by which requests can be refused
+	Tools   []toolInfo           `json:"tools"`
+	Auth    authInfo             `json:"auth"`
 }
 
 // A modelInfo is a model under one of its names. What is not known before it is loaded is null.
@@ -33,6 +33,12 @@ type modelInfo struct {
 	ContextWindow int      `json:"context_window"`
 	Efforts       []string `json:"efforts"` // that make a difference; none = it knows no effort
 	Capabilities  []string `json:"capabilities"`
+}
+
+// A limitInfo is a limit in force.
+type limitInfo struct {
+	Value int64  `json:"value"`
+	Unit  string `json:"unit"` // bytes, milliseconds or number
 }
 
 // A toolInfo is a tool that the server runs for models, or would.
@@ -70,11 +76,12 @@ func (s *Server) info(w *api.Reply, _ *http.Request) error {
 }
 
 // limitsOfRequests are those by which a request can be refused.
-func limitsOfRequests(in *limits.Set) map[string]int64 {
-	told := map[string]int64{}
+func limitsOfRequests(in *limits.Set) map[string]limitInfo {
+	told := map[string]limitInfo{}
+	units := map[limits.Unit]string{limits.Bytes: "bytes", limits.Duration: "milliseconds", limits.Count: "number"}
 	for _, id := range limits.All() {
 		if id.Info().Metric == limits.Refusals {
-			told[id.String()] = in[id]
+			told[id.String()] = limitInfo{in[id], units[id.Info().Unit]}
 		}
 	}
 	return told

@@ -268,7 +268,7 @@ func TestRequestsShared(t *testing.T) {
 
 var (
 	times      = regexp.MustCompile(`"(time|uptime|age|ttft|tokens_per_second)":(?:null|[0-9.e-]+)`)
-	limitsTold = regexp.MustCompile(`"limits":\{[^}]*\}`)
+	limitsTold = regexp.MustCompile(`"limits":\{.*?\}\}`)
 )
 
 // TestLiveShapes holds the replies of both routes to testdata/live.golden, which -update rewrites;
@@ -284,11 +284,11 @@ func TestLiveShapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	info := g.do("GET", "/info", "")
-	if got := limitsTold.FindString(info.body); !strings.Contains(got, `"request-body":33554432`) || strings.Contains(got, "connections") {
+	if got := limitsTold.FindString(info.body); !strings.Contains(got, `"request-body":{"value":33554432,"unit":"bytes"}`) || strings.Contains(got, "connections") {
 		t.Errorf("limits of requests: %s", got)
 	}
 	text := "The replies of GET /info and an event of GET /requests, with times set to 0; go test ./internal/server -run TestLiveShapes -update wrote them.\n\n" +
-		limitsTold.ReplaceAllString(info.body, `"limits":{"request-body":33554432}`) + "\n\n" + line
+		limitsTold.ReplaceAllString(info.body, `"limits":{"request-body":{"value":33554432,"unit":"bytes"}}`) + "\n\n" + line
 	text = times.ReplaceAllString(text, `"$1":0`)
 	const golden = "testdata/live.golden"
 	if *update {

@@ -18,7 +18,18 @@ function load(): Promise<typeof uPlot> {
 }
 
 const HEIGHT = 96;
-const ticks = [-900, -600, -300, 0];
+const BASES = [1, 1.5, 2, 3, 4, 6, 8, 10];
+
+// round is the next figure above a value that reads well, in a unit.
+export function round(value: number, unit: number): number {
+  const power = 10 ** Math.floor(Math.log10(value / unit));
+  return unit * power * BASES.find((base) => base * power * unit >= value * 0.999)!;
+}
+
+// shownSpan is how many seconds a chart shows: as many as there is something of, in three steps.
+export function shownSpan(seconds: number): number {
+  return [180, 360].find((span) => seconds <= span) ?? SPAN / 1000;
+}
 
 // options are how a tile's chart looks, in the colours of the page as they are now.
 function options(tile: Tile, width: number): uPlot.Options {
@@ -26,14 +37,14 @@ function options(tile: Tile, width: number): uPlot.Options {
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const axis = { stroke: colour("--ink-faint"), font: `11px ${colour("--sans")}`, ticks: { show: false }, gap: 4 };
   return {
-    width, height: HEIGHT, padding: [8, 6, 0, 0], cursor: { show: false }, legend: { show: false },
+    width, height: HEIGHT, padding: [8, 14, 0, 0], cursor: { show: false }, legend: { show: false },
     scales: {
-      x: { time: false, range: [-SPAN / 1000, 0] },
-      y: { range: (_, __, most) => [0, tile.most ?? (most > 0 ? most * 1.15 : 1)] },
+      x: { time: false, range: (plot) => [-shownSpan(-(plot.data[0]?.[0] ?? 0)), 0] },
+      y: { range: (_, __, most) => [0, tile.most ?? (most > 0 ? round(most, tile.scale ?? 1) : 1)] },
     },
     axes: [
-      { ...axis, size: 20, grid: { show: false }, splits: () => ticks, values: (_, all) => all.map((s) => (s === 0 ? "now" : `${-s / 60} min`)), align: 1 as const },
-      { ...axis, size: 52, grid: { stroke: colour("--line"), width: 1 }, splits: (_, __, ___, most) => [0, most / 2, most], values: (_, all) => all.map((v) => (v === 0 ? "0" : tile.write(v))) },
+      { ...axis, size: 20, grid: { show: false }, splits: (_, __, least) => [least, (2 * least) / 3, least / 3, 0], values: (_, all) => all.map((s) => (Math.round(s) === 0 ? "now" : `${Math.round(-s / 60)} min`)) },
+      { ...axis, size: 58, grid: { stroke: colour("--line"), width: 1 }, splits: (_, __, ___, most) => [0, most / 2, most], values: (_, all) => all.map((v) => (v === 0 ? "0" : tile.write(v))) },
     ],
     series: [{}, ...tile.lines.map((line, i) => ({
       label: line.name || tile.title, stroke: colour(`--series-${i + 1}`), width: 1.75, spanGaps: false, points: { show: false },

@@ -17,9 +17,11 @@ export interface Tile {
   unit: string; // said behind the values
   note: string; // below them
   most?: number; // of the scale; left out = what the values need
+  scale?: number; // what the scale is told in; left out = 1
 }
 
 const whole = (n: number): string => (n < 10 && n % 1 !== 0 ? n.toFixed(1) : compact(n));
+const memory = (n: number): string => (n < 100 * 2 ** 20 ? bytes(n) : n < 10 * 2 ** 30 ? `${count(n / 2 ** 20)} MiB` : `${+(n / 2 ** 30).toPrecision(3)} GiB`);
 const percent = (n: number): string => `${Math.round(100 * n)} %`;
 
 // short writes seconds in few characters.
@@ -46,7 +48,7 @@ export function tiles(ring: Ring): Tile[] {
     { title: "Prefix hits", lines: one((i) => ring.share("prefix_cache_hits_total", "prefix_cache_queries_total", i)), write: percent, unit: "", note: `of the last minute; ${sum("prefix_cache_hits_total")} tokens in all`, most: 1 },
     { title: "Preemptions", lines: one((i) => ring.rate("num_preemptions_total", i)), write: whole, unit: "a second", note: `${sum("num_preemptions_total")} in all` },
     { title: "Step", lines: both("ossian_step_seconds"), write: short, unit: "", note: "of the last minute" },
-    { title: "Memory", lines: one((i) => ring.gauge("process_resident_memory_bytes", i)), write: bytes, unit: "", note: "resident, of the server" },
+    { title: "Memory", lines: one((i) => ring.gauge("process_resident_memory_bytes", i)), write: memory, unit: "", note: "resident, of the server", scale: 2 ** 20 },
   ];
 }
 
@@ -85,13 +87,19 @@ export interface Tally {
 const ends: Record<string, string> = { stop: "stopped", length: "at the length limit", abort: "aborted", error: "failed" };
 const refusals: Record<string, string> = { queue_full: "the queue is full", queue_tokens: "too many tokens wait", too_long: "the prompt is too long", draining: "the server drains", queue_timeout: "waited too long" };
 
+// inOrder puts names that have a place first.
+function inOrder(names: [string, string][], places: string[]): [string, string][] {
+  const place = (label: string) => (places.includes(label) ? places.indexOf(label) : places.length);
+  return names.sort(([a], [b]) => place(a) - place(b));
+}
+
 // tallies are counts by reason: ends, refusals, HTTP errors. A reason that has not come up is
 // told of ends only.
 export function tallies(ring: Ring): Tally[] {
   const last = ring.moments.at(-1);
   if (!last) return [];
   const of = (group: string, counter: string, words: Record<string, string>): Tally[] =>
-    ring.names(counter).map(([label, name]) => ({ group, name: words[label] ?? label, all: last.counters.get(name) ?? 0, recent: ring.grown(name) }));
+    inOrder(ring.names(counter), Object.keys(words)).map(([label, name]) => ({ group, name: words[label] ?? label, all: last.counters.get(name) ?? 0, recent: ring.grown(name) }));
   return [
     ...of("Ended", "request_success_total", ends),
     ...of("Refused", "admission_rejections_total", refusals).filter((t) => t.all > 0),

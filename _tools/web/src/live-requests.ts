@@ -66,7 +66,7 @@ const states = ["decode", "tools", "prefill", "queued", "ended"];
 export const columns: Column[] = [
   { name: "Request", numeric: false, value: (r) => r.id, cell: (r) => shown(r.id) },
   { name: "Route", numeric: false, value: (r) => r.route, cell: (r) => shown(r.route) },
-  { name: "State", numeric: true, value: (r) => states.indexOf(r.state), cell: stateOf },
+  { name: "State", numeric: false, value: (r) => states.indexOf(r.state), cell: stateOf },
   { name: "Prompt", numeric: true, value: (r) => r.prompt, cell: (r) => count(r.prompt) },
   { name: "Cached", numeric: true, value: (r) => r.cached, cell: (r) => count(r.cached) },
   { name: "Output", numeric: true, value: (r) => r.output, cell: (r) => count(r.output) },

@@ -58,7 +58,7 @@ function TileView({ tile, times }: { tile: Tile; times: number[] }) {
   return (
     <figure class="tile" data-testid="tile">
       <figcaption>{tile.title}</figcaption>
-      <p class="values">
+      <p class={tile.lines.length > 1 ? "values two" : "values"}>
         {tile.lines.map((line, i) => (
           <span class="value" key={line.name}>
             {tile.lines.length > 1 ? <span class={`key key-${i + 1}`} aria-hidden="true" /> : null}

@@ -34,13 +34,10 @@ function rows(of: Fields, left: string[]): [string, string][] {
   return Object.entries(of).filter(([name]) => !left.includes(name)).map(([name, value]) => [names[name] ?? shown(name), valueOf(name, value)]);
 }
 
-const timed = /-(read|stall|interval|wait|time|age|wall|keep-alive|idle)$/;
-const sized = /(-bytes|-body|in-flight|-memory|-disk|-cache|-output|^stop-bytes)$/;
-
-// limitOf writes a limit: by its name it is a time in milliseconds, a size, or a number.
-export function limitOf(name: string, value: unknown): string {
-  if (typeof value !== "number") return valueOf(name, value);
-  return timed.test(name) ? duration(value) : sized.test(name) ? bytes(value) : count(value);
+// limitOf writes a limit in its unit.
+export function limitOf(limit: unknown): string {
+  if (!isFields(limit) || typeof limit.value !== "number") return valueOf("", limit);
+  return limit.unit === "milliseconds" ? duration(limit.value) : limit.unit === "bytes" ? bytes(limit.value) : count(limit.value);
 }
 
 // sections are those of the view. told is the reply of /info, listed that of /v1/models.
@@ -59,7 +56,7 @@ export function sections(told: unknown, listed: unknown): Section[] {
     title: "Tools that the server runs",
     rows: tools.length === 0 ? [["None", "the server was started without tools"]] : tools.map((t) => [shown([t.type, t.label !== t.type ? t.label : ""].filter(Boolean).join(" ")), t.available ? "available" : `off: ${shown(String(t.reason ?? "no reason is given"))}`]),
   });
-  if (isFields(server.limits)) all.push({ title: "Limits of a request", rows: Object.entries(server.limits).map(([name, value]) => [shown(name), limitOf(name, value)]) });
+  if (isFields(server.limits)) all.push({ title: "Limits of a request", rows: Object.entries(server.limits).map(([name, value]) => [shown(name), limitOf(value)]) });
   return all;
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { round, shownSpan } from "../src/live-chart";
 import { saying, short, tallies, tiles, valueOf } from "../src/live-figures";
 import { type Buckets, parse, quantile, since } from "../src/live-metrics";
 import { columns, next, snapshotOf, sorted } from "../src/live-requests";
@@ -157,6 +158,13 @@ const event = JSON.stringify({
   ],
 });
 
+test("scales are round and hold their values", () => {
+  assert.deepEqual([0.0007, 0.42, 1, 3.4, 724, 1840, 1].map((v) => +round(v, 1).toPrecision(6)), [0.0008, 0.6, 1, 4, 800, 2000, 1]);
+  assert.equal(round(426.7 * 2 ** 20, 2 ** 20), 600 * 2 ** 20);
+  for (let v = 1e-7; v < 1e9; v *= 1.37) assert.ok(round(v, 1) >= v * 0.999 && round(v, 1) <= 1.51 * v, String(v));
+  assert.deepEqual([0, 100, 181, 400, 900].map(shownSpan), [180, 180, 360, 900, 900]);
+});
+
 test("rows of requests", () => {
   const { rows, others, leftOut } = snapshotOf(event);
   assert.deepEqual(rows.map((r) => columns.map((c) => c.cell(r)).slice(2)), [
@@ -202,7 +210,7 @@ test("the report has figures and ids", () => {
 test("facts of the model", () => {
   const all = sections(
     { version: "1.2", uptime: 61, device: "cpu", auth: { required: true }, models: [{ id: "m", family: "gpt-oss", parameters: 20914757184, quantization: null, max_model_len: 4096, efforts: ["low", "high"], later: { a: 1 } }],
-      tools: [{ type: "mcp", label: "x", available: false, reason: "not reached" }], limits: { "request-body": 33554432, "body-read": 30000, choices: 128 } },
+      tools: [{ type: "mcp", label: "x", available: false, reason: "not reached" }], limits: { "request-body": { value: 33554432, unit: "bytes" }, "body-read": { value: 30000, unit: "milliseconds" }, choices: { value: 128, unit: "number" }, later: "x" } },
     { data: [{ id: "m", object: "model", created: 1700000000, owned_by: "ossian", max_model_len: 4096 }] },
   );
   assert.equal(written(all), `m
@@ -228,7 +236,8 @@ Limits of a request
   request-body: 32 MiB
   body-read: 30 s
   choices: 128
+  later: x
 `);
   assert.equal(sections(undefined, null).length, 2);
-  assert.equal(limitOf("request-time", 600000), "10 min 0 s");
+  assert.equal(limitOf({ value: 600000, unit: "milliseconds" }), "10 min 0 s");
 });
