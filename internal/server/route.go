@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ossian/internal/api"
+	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/generate"
 	"ossian/internal/host"
@@ -28,6 +29,7 @@ type route struct {
 	free    bool // without a key: files that hold no secret
 	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
+	stays   bool // the answer goes on for as long as the client likes, and takes one of few places
 	admin   bool // is about the server as a whole: for whoever is on its machine
 
 	// One of these answers.
@@ -63,6 +65,8 @@ func (s *Server) table() []route {
 		{path: "/ready", methods: get, open: true, probe: true, handle: s.ready},
 		{path: "/version", methods: get, handle: s.version},
 		{path: "/load", methods: get, handle: s.loadNow},
+		{path: "/info", methods: get, handle: s.info},
+		{path: "/requests", methods: []string{http.MethodGet}, stays: true, read: s.requests},
 		{path: "/metrics", methods: get, probe: true, handle: s.scrape},
 		{path: "/reset_prefix_cache", methods: post, admin: true, handle: s.resetCache},
 	}
@@ -212,7 +216,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	if !open && !s.allowedHost(r.Host) {
 		return &wire.Error{Message: "this server does not answer to that Host; --allowed-hosts adds names", Type: wire.TypePermission}
 	}
-	if err := s.crossOrigin(w, r); err != nil {
+	if err := s.crossOrigin(w, r, rt); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions && w.Header().Get("Access-Control-Allow-Origin") != "" {
@@ -227,6 +231,9 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY, or x-api-key: KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
 	}
 	caller.Tenant = tenant
+	if rt != nil {
+		caller.Label = board.Label{ID: w.ID, Route: rt.path, Model: s.host.Names[0]}
+	}
 	// Only whoever may ask learns which routes there are.
 	switch {
 	case rt == nil:

@@ -5,6 +5,7 @@
 // requests to the page's own origin, and nowhere else.
 
 import { Cell } from "./cell";
+import { requestID } from "./own";
 
 // A Failure is why something asked for was not given. Status 0: no answer came at all.
 export class Failure extends Error {
@@ -100,7 +101,7 @@ export async function request(path: string, init: RequestInit = {}, quiet = fals
 
 // post sends JSON.
 export function post(path: string, body: unknown, signal?: AbortSignal, quiet = false): Promise<Response> {
-  return request(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal }, quiet);
+  return request(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Request-Id": requestID() }, body: JSON.stringify(body), signal }, quiet);
 }
 
 // What GET /info says of a model. Fields that a server does not send are left out.

@@ -11,4 +11,7 @@ export interface View {
   load: () => Promise<ComponentType>;
 }
 
-export const views: View[] = [];
+export const views: View[] = [
+  { path: "#/live", title: "Live", testid: "live-link", icon: "pulse", load: () => import("./live").then((module) => module.LiveView) },
+  { path: "#/model", title: "Model", testid: "model-link", icon: "cube", load: () => import("./model").then((module) => module.ModelView) },
+];
