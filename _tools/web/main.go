@@ -28,9 +28,9 @@ import (
 // A file is one of the page: where it is under dist without .gz, and what it is for.
 type file struct {
 	Name    string `json:"name"`
-	Size    int    `json:"size"`    // bytes unpacked
-	Packed  int    `json:"packed"`  // bytes by gzip
-	First   bool   `json:"first"`   // the first view needs it
+	Size    int    `json:"size"`   // bytes unpacked
+	Packed  int    `json:"packed"` // bytes by gzip
+	First   bool   `json:"first"`  // the first view needs it
 	content []byte // unpacked
 }
 

@@ -50,8 +50,8 @@ type Config struct {
 	Archive        Archive     // of responses; nil = none is kept
 	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
 	TLS            *tls.Config // nil = plain HTTP
-	Toolbox        api.Toolbox // what the server runs for models; nil = nothing
 	Page           bool        // answer / with the page of package web
+	Toolbox        api.Toolbox // what the server runs for models; nil = nothing
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source

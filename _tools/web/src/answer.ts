@@ -1,5 +1,8 @@
-// What a response's events make of an answer. Unknown items are kept as they are and not drawn;
+// What a response's events make of an answer. What is sent is checked as it comes, so that views
+// need not doubt it. Unknown items are kept as they are and not drawn;
 // unknown events change nothing.
+
+import { annotation, item as readItem, part as readPart, sound, usage } from "./transfer";
 
 export interface Annotation {
   type: string;
@@ -94,25 +97,21 @@ const edits = /^response\.(\w+)\.(delta|done)$/;
 // event says about the prompt, if that.
 export function apply(answer: Answer, event: Event, ms: number): Progress | undefined {
   if (event === null || typeof event !== "object" || typeof event.type !== "string") return undefined;
-  if (event.usage && typeof event.usage === "object") answer.usage = event.usage;
+  if (event.usage) answer.usage = sound(event.usage, usage) ?? answer.usage;
   const type = event.type;
   const item: Item | undefined = answer.items[event.output_index];
   switch (type) {
     case "response.created":
     case "response.in_progress":
-      answer.model = event.response?.model ?? answer.model;
+      answer.model = nameOf(event.response?.model) ?? answer.model;
       return undefined;
     case "response.ossian.progress":
-      return (event.progress ?? event) as Progress;
+      return progressOf(event);
     case "response.output_item.added":
-      if (!isItem(event.item) || !isPlace(event.output_index, answer.items.length)) return undefined;
-      answer.items[event.output_index] = event.item;
-      answer.spans[event.output_index] = [ms, ms];
-      return undefined;
     case "response.output_item.done":
-      if (!isItem(event.item) || !isPlace(event.output_index, answer.items.length)) return undefined;
-      answer.items[event.output_index] = event.item;
-      answer.spans[event.output_index] = [answer.spans[event.output_index]?.[0] ?? ms, ms];
+      if (!isPlace(event.output_index, answer.items.length)) return undefined;
+      answer.items[event.output_index] = itemOf(event.item);
+      answer.spans[event.output_index] = [type.endsWith("done") ? answer.spans[event.output_index]?.[0] ?? ms : ms, ms];
       return undefined;
     case "response.completed":
     case "response.incomplete":
@@ -121,7 +120,7 @@ export function apply(answer: Answer, event: Event, ms: number): Progress | unde
       return undefined;
     case "error":
       answer.state = "failed";
-      answer.failure = { message: String(event.message ?? event.error?.message ?? "the server ended the answer with an error"), code: event.code ?? event.error?.code ?? undefined, param: event.param ?? event.error?.param ?? undefined };
+      answer.failure = failureOf(event.error ?? event);
       answer.took = ms;
       return undefined;
   }
@@ -141,11 +140,12 @@ function applyToItem(answer: Answer, item: Item, type: string, event: Event, ms:
   switch (type) {
     case "response.content_part.added":
     case "response.content_part.done":
-      if (isPlace(event.content_index, content.length) && event.part && typeof event.part === "object") content[event.content_index] = event.part;
+      if (isPlace(event.content_index, content.length)) content[event.content_index] = sound(event.part, readPart) ?? { type: "unreadable" };
       return;
     case "response.output_text.annotation.added": {
       const part = content[event.content_index];
-      if (part && event.annotation) (part.annotations ??= []).push(event.annotation);
+      const read = sound(event.annotation, annotation);
+      if (part && read) (part.annotations ??= []).push(read);
       return;
     }
   }
@@ -175,17 +175,31 @@ function finish(answer: Answer, state: State, response: any, ms: number): void {
   answer.state = state;
   answer.took = ms;
   if (!response || typeof response !== "object") return;
-  if (Array.isArray(response.output) && response.output.length > 0 && response.output.every(isItem)) answer.items = response.output;
-  answer.model = response.model ?? answer.model;
-  answer.usage = response.usage ?? answer.usage;
-  answer.reason = response.incomplete_details?.reason;
-  answer.truncated = response.truncated_turns || undefined;
+  if (Array.isArray(response.output) && response.output.length > 0) answer.items = response.output.map(itemOf);
+  answer.model = nameOf(response.model) ?? answer.model;
+  answer.usage = sound(response.usage, usage) ?? answer.usage;
+  answer.reason = nameOf(response.incomplete_details?.reason);
+  answer.truncated = Number.isInteger(response.truncated_turns) && response.truncated_turns > 0 ? response.truncated_turns : undefined;
   answer.server = { temperature: response.temperature, top_p: response.top_p, effort: response.reasoning?.effort, max_output_tokens: response.max_output_tokens };
-  if (response.error) answer.failure = { message: String(response.error.message ?? "the answer failed"), code: response.error.code };
+  if (response.error) answer.failure = failureOf(response.error);
 }
 
-function isItem(value: unknown): value is Item {
-  return value !== null && typeof value === "object" && typeof (value as Item).type === "string";
+// itemOf is an item as it was sent, or, where it cannot be read, one that no view knows.
+function itemOf(value: unknown): Item {
+  return sound(value, readItem) ?? { type: "unreadable" };
+}
+
+function nameOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+function failureOf(error: any): NonNullable<Answer["failure"]> {
+  return { message: nameOf(error?.message) ?? "the server ended the answer with an error", code: nameOf(error?.code), param: nameOf(error?.param) };
+}
+
+function progressOf(event: Event): Progress {
+  const of = (name: string): number => (Number.isFinite(event[name]) ? event[name] : 0);
+  return { prompt_tokens: of("prompt_tokens"), cached_tokens: of("cached_tokens"), done_tokens: of("done_tokens"), queued_before: of("queued_before") };
 }
 
 // isPlace keeps hostile indices from making holes.
@@ -230,6 +244,7 @@ const unfinished = new Set(["in_progress", "searching", "interpreting", "calling
 // have no result that a model could read, and the start of a text is a text.
 export function replayed(items: Item[]): Item[] {
   return items
+    .filter((item) => item.type !== "unreadable")
     .filter((item) => item.type === "message" || item.type === "reasoning" || !unfinished.has(item.status ?? ""))
     .filter((item) => item.type !== "message" || contentText(item) !== "")
     .map((item) => (unfinished.has(item.status ?? "") ? { ...item, status: "incomplete" } : item));

@@ -52,12 +52,12 @@ export function Box({ edit, onDone }: Props) {
     if (!edit) setText(keptText(kept));
   }, [kept]);
   useEffect(() => {
-    if (edit || at.fill === undefined) return;
+    if (edit || open || at.fill === undefined) return; // it is for a new chat
     change(at.fill);
     history.replaceState(null, "", "#/");
     place.set({ ...at, fill: undefined });
     area.current?.focus();
-  }, [at.fill]);
+  }, [at.fill, open]);
   useLayoutEffect(() => grow(area.current), [text]);
   useEffect(() => {
     if (edit || !touch) area.current?.focus({ preventScroll: true });
@@ -72,6 +72,25 @@ export function Box({ edit, onDone }: Props) {
     setFiles((all) => [...all, ...read.filter((r): r is Attachment => typeof r !== "string")]);
     setRefused(read.filter((r): r is string => typeof r === "string"));
   };
+  // Files may be dropped anywhere: a browser would else leave the page and show them.
+  useEffect(() => {
+    if (edit) return undefined;
+    const drag = (event: DragEvent) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      setOver(event.type === "dragover");
+      if (event.type === "drop") void add(event.dataTransfer.files);
+    };
+    const leave = (event: DragEvent) => event.relatedTarget === null && setOver(false);
+    addEventListener("dragover", drag);
+    addEventListener("drop", drag);
+    addEventListener("dragleave", leave);
+    return () => {
+      removeEventListener("dragover", drag);
+      removeEventListener("drop", drag);
+      removeEventListener("dragleave", leave);
+    };
+  }, []);
   const empty = text.trim() === "" && files.length === 0;
   const send = () => {
     if (empty || running || foreign) return;
@@ -107,16 +126,6 @@ export function Box({ edit, onDone }: Props) {
       onSubmit={(event) => {
         event.preventDefault();
         send();
-      }}
-      onDragOver={(event) => {
-        event.preventDefault();
-        setOver(true);
-      }}
-      onDragLeave={() => setOver(false)}
-      onDrop={(event) => {
-        event.preventDefault();
-        setOver(false);
-        if (event.dataTransfer?.files.length) void add(event.dataTransfer.files);
       }}
     >
       {files.length > 0 ? (

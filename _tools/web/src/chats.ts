@@ -57,6 +57,8 @@ class Chats {
   readonly loaded = new Cell(false);
   readonly draft = new Cell<Sampling>({}); // settings of a chat that has not begun
   readonly runs = new Map<string, Run>(); // by id of the answer
+  private removed = new Set<string>(); // ids of conversations: what still runs in them is dropped
+  private wasReady = false;
   private heard = new Map<string, number>(); // performance.now at which another tab told of an answer
   private channel = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("ossian");
   private trees = new Map<string, Tree>(); // of conversations that are open or being answered
@@ -276,6 +278,7 @@ class Chats {
   // sent sends the request. A server that says when to come back is asked once more then,
   // unless the user stops that.
   private async sent(run: Run, body: unknown): Promise<Response> {
+    run.started = performance.now();
     try {
       return await post("/v1/responses", body, run.abort.signal);
     } catch (error) {
@@ -317,8 +320,11 @@ class Chats {
   private async watchReady(): Promise<void> {
     for (let wait = 1000; ; wait = Math.min(wait * 1.6, 10_000)) {
       const state = await readiness();
-      this.ready.set(state);
-      if (state === "ready") return;
+      this.ready.set(state === "loading" && this.wasReady ? "gone" : state);
+      if (state === "ready") {
+        this.wasReady = true;
+        return;
+      }
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }
@@ -367,6 +373,7 @@ class Chats {
 
   // change keeps a conversation and a message of it, and tells the other tabs.
   change(conversation: Conversation, message?: Message, leaf?: string): void {
+    if (this.removed.has(conversation.id)) return;
     if (message) conversation.changed = Date.now();
     if (leaf !== undefined) conversation.leaf = leaf;
     if (message) this.trees.get(conversation.id)?.add(message);
@@ -391,15 +398,21 @@ class Chats {
   async remove(ids: string[]): Promise<void> {
     const kept = await store();
     for (const id of ids) {
-      const running = this.running(id);
-      if (running) this.runs.get(running.id)?.abort.abort();
-      this.trees.delete(id);
+      this.drop(id);
       await kept.remove(id).catch((error) => trouble.set(`It could not be deleted: ${(error as Error).message}.`));
       keepText("box." + id, "");
       this.tell({ kind: "removed", id });
     }
     this.list.set(this.list.get().filter((c) => !ids.includes(c.id)));
     if (ids.includes(this.open.get()?.id ?? "")) location.hash = "#/";
+  }
+
+  // drop ends what runs in a conversation that is no more.
+  private drop(id: string): void {
+    const running = this.running(id);
+    this.removed.add(id);
+    if (running) this.runs.get(running.id)?.abort.abort();
+    this.trees.delete(id);
   }
 
   // branch copies the path to a message into a conversation of its own.
@@ -424,7 +437,11 @@ class Chats {
     if (unusable && id === undefined) return written(await rescued());
     const kept = await store();
     const conversations = this.list.get().filter((c) => id === undefined || c.id === id);
-    return written({ conversations, messages: await kept.messages(id) });
+    const ids = new Set(conversations.map((c) => c.id));
+    // What could not be written is in memory, and newer.
+    const messages = new Map((await kept.messages(id).catch(() => [])).map((m) => [m.id, m]));
+    for (const tree of this.trees.values()) for (const message of tree.messages.values()) messages.set(message.id, message);
+    return written({ conversations, messages: [...messages.values()].filter((m) => ids.has(m.conversation)) });
   }
 
   // imported adds what a file has, under new ids, and returns how many conversations that are.
@@ -464,7 +481,7 @@ class Chats {
         }
         return;
       case "removed":
-        this.trees.delete(what.id);
+        this.drop(what.id);
         this.list.set(this.list.get().filter((c) => c.id !== what.id));
         if (this.open.get()?.id === what.id) location.hash = "#/";
         return;

@@ -112,8 +112,9 @@ function useInfo(): Info | undefined {
   const ready = useCell(chats.ready);
   const key = useCell(keyState);
   useEffect(() => {
+    if (ready === "unknown") return undefined;
     let current = true;
-    info(ready === "ready").then((i) => current && setTold(i), () => {});
+    info(true).then((i) => current && setTold(i), () => {});
     return () => {
       current = false;
     };

@@ -66,6 +66,7 @@ export function Dialog({ title, onClose, children, testid, wide }: { title: stri
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
     element.current!.showModal();
+    element.current!.querySelector<HTMLElement>("[data-focus]")?.focus();
     return () => before?.focus?.();
   }, []);
   return (
@@ -106,7 +107,7 @@ export function Confirm() {
     <Dialog title={question.title} onClose={() => answer(false)} testid="confirm">
       <p>{question.text}</p>
       <div class="actions">
-        <button type="button" class="secondary" autofocus onClick={() => answer(false)}>Cancel</button>
+        <button type="button" class="secondary" data-focus onClick={() => answer(false)}>Cancel</button>
         <button type="button" class="danger" data-testid="confirm-yes" onClick={() => answer(true)}>{question.action}</button>
       </div>
     </Dialog>
@@ -121,4 +122,16 @@ export function save(name: string, text: string): void {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+// useNarrow is whether the sidebar is a drawer.
+export function useNarrow(): boolean {
+  const [query] = useState(() => matchMedia("(max-width: 47.99rem)"));
+  const [narrow, setNarrow] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => setNarrow(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, []);
+  return narrow;
 }

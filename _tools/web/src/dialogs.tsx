@@ -31,6 +31,8 @@ export function KeyDialog() {
     } catch (error) {
       const status = (error as { status?: number }).status;
       if (status === 401) {
+        setKey("", false);
+        keyState.set("refused");
         setWrong("This is not one of the server's keys.");
         return;
       }
@@ -49,7 +51,7 @@ export function KeyDialog() {
         <p>{state === "refused" ? "The key that was sent is not one of this server's." : "This server answers only with a key. Whoever runs it can give you one."}</p>
         <label class="field">
           <span class="field-label">Key</span>
-          <input type="password" name="key" autocomplete="off" spellcheck={false} autofocus data-testid="key-input" aria-invalid={wrong !== ""} />
+          <input type="password" name="key" autocomplete="off" spellcheck={false} data-focus data-testid="key-input" aria-invalid={wrong !== ""} />
         </label>
         {wrong ? <p class="wrong" role="alert" data-testid="key-wrong">{shown(wrong)}</p> : null}
         <label class="check"><input type="checkbox" checked={remember} data-testid="key-remember" onChange={(event) => setRemember(event.currentTarget.checked)} />Remember on this computer</label>
@@ -73,7 +75,7 @@ const shortcuts: [string, string][] = [
 export function Shortcuts() {
   if (!useCell(shortcutsDialog)) return null;
   return (
-    <Dialog title="Keys" onClose={() => shortcutsDialog.set(false)} testid="shortcuts">
+    <Dialog title="Shortcuts" onClose={() => shortcutsDialog.set(false)} testid="shortcuts">
       <dl class="shortcuts">{shortcuts.map(([keys, what]) => <div><dt><kbd>{keys}</kbd></dt><dd>{what}</dd></div>)}</dl>
     </Dialog>
   );

@@ -3,11 +3,11 @@
 import "./preferences";
 import { type ComponentType, render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { request } from "./api";
+import { info, request } from "./api";
 import { useCell } from "./cell";
 import { ChatView } from "./chatview";
 import { chats } from "./chats";
-import { Confirm, IconButton, save } from "./controls";
+import { Confirm, IconButton, save, useNarrow } from "./controls";
 import { KeyDialog, Shortcuts } from "./dialogs";
 import { shown } from "./format";
 import { drawer, place, placeOf, shortcutsDialog } from "./places";
@@ -21,7 +21,7 @@ function Page() {
   const at = useCell(place);
   const open = useCell(chats.open);
   const loaded = useCell(chats.loaded);
-  const narrow = useCell(drawer);
+  const covered = useCell(drawer) && useNarrow();
   useEffect(() => {
     if (loaded && at.view === "chat") void chats.show(at.id);
   }, [at, loaded]);
@@ -32,8 +32,8 @@ function Page() {
         document.getElementById("main")?.focus();
       }}>Skip to the chat</a>
       <Sidebar />
-      {narrow ? <div class="shade" onClick={() => drawer.set(false)} /> : null}
-      <div class="frame">
+      {covered ? <div class="shade" onClick={() => drawer.set(false)} /> : null}
+      <div class="frame" inert={covered}>
         <header class="top">
           <IconButton icon="menu" label="Chats" testid="menu" onClick={() => drawer.set(true)} />
           <span class="top-title">{at.view === "chat" ? shown(open?.title ?? "Ossian") : "Ossian"}</span>
@@ -86,7 +86,8 @@ function useStale(): boolean {
     if (ready !== "ready") return undefined;
     const ask = () => {
       if (document.hidden) return;
-      request("/version", {}, true).then((answer) => answer.json()).then(({ version }) => {
+      // Who may not ask for one thing is not asked about another.
+      info().then(() => request("/version", {}, true)).then((answer) => answer.json()).then(({ version }) => {
         first.current ||= String(version);
         setStale(first.current !== String(version));
       }, () => {});

@@ -24,16 +24,21 @@ interface Props {
 }
 
 // A MessageView is drawn again only where it may have changed.
-export class MessageView extends Component<Props> {
+export class MessageView extends Component<Props, { broken?: boolean }> {
   private drawn = "";
 
   private signature(props: Props): string {
     return [props.message.answer?.state, props.siblings.join(), props.rich, props.last].join(" ");
   }
-  override shouldComponentUpdate(next: Props): boolean {
-    return next.message !== this.props.message || next.message.answer?.state === "running" || this.signature(next) !== this.drawn;
+  override shouldComponentUpdate(next: Props, state: { broken?: boolean }): boolean {
+    return state.broken !== this.state.broken || next.message !== this.props.message || next.message.answer?.state === "running" || this.signature(next) !== this.drawn;
   }
-  override render(props: Props) {
+  // What cannot be drawn must not take the page with it.
+  override componentDidCatch(): void {
+    this.setState({ broken: true });
+  }
+  override render(props: Props, state: { broken?: boolean }) {
+    if (state.broken) return <article class="answer"><p class="note" role="alert">This message cannot be shown. Its text:</p><div class="raw">{shown(props.message.text || textOf(props.message.answer?.items ?? []))}</div></article>;
     this.drawn = this.signature(props);
     const { message } = props;
     if (message.role === "question") return <QuestionView {...props} />;

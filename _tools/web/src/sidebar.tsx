@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useCell } from "./cell";
 import { chats } from "./chats";
-import { confirmed, IconButton, save } from "./controls";
+import { confirmed, IconButton, save, useNarrow } from "./controls";
 import { shown } from "./format";
 import { Icon } from "./icons";
 import { drawer, place, shortcutsDialog } from "./places";
@@ -84,7 +84,7 @@ export function Sidebar() {
       <nav class="places" aria-label="Views">
         {views.map((view) => <a key={view.path} href={view.path} data-testid={view.testid} aria-current={at.path === view.path ? "page" : undefined} onClick={() => drawer.set(false)}><Icon name={view.icon} />{view.title}</a>)}
         <a href="#/settings" data-testid="settings" aria-current={at.view === "settings" ? "page" : undefined} onClick={() => drawer.set(false)}><Icon name="gear" />Settings</a>
-        <button type="button" onClick={() => shortcutsDialog.set(true)}><Icon name="help" />Keys</button>
+        <button type="button" onClick={() => shortcutsDialog.set(true)}><Icon name="help" />Shortcuts</button>
       </nav>
     </aside>
   );
@@ -95,18 +95,6 @@ export function begin(): void {
   drawer.set(false);
   location.hash = "#/";
   setTimeout(() => document.querySelector<HTMLElement>("[data-testid=box]")?.focus());
-}
-
-const narrowly = matchMedia("(max-width: 47.99rem)");
-
-function useNarrow(): boolean {
-  const [narrow, setNarrow] = useState(narrowly.matches);
-  useEffect(() => {
-    const changed = () => setNarrow(narrowly.matches);
-    narrowly.addEventListener("change", changed);
-    return () => narrowly.removeEventListener("change", changed);
-  }, []);
-  return narrow;
 }
 
 function Row({ conversation, current }: { conversation: Conversation; current: boolean }) {

@@ -98,6 +98,7 @@ class Disk implements Store {
 }
 
 function openDisk(): Promise<Disk> {
+  if (typeof indexedDB === "undefined") return Promise.reject(new Error("it has no database"));
   return new Promise((resolve, reject) => {
     const request = indexedDB.open(NAME, VERSION);
     request.onupgradeneeded = () => {

@@ -1,6 +1,6 @@
 // Conversations as one JSON file: written whole, and read only where all of it is right.
 
-import type { Answer, Item, Part } from "./answer";
+import type { Annotation, Answer, Item, Part, Usage } from "./answer";
 import type { Approval, Attachment, Conversation, Message, Sampling } from "./tree";
 
 export const VERSION = 1;
@@ -122,7 +122,7 @@ function approval(value: unknown, at: string): Approval {
   };
 }
 
-function part(value: unknown, at: string): Part {
+export function part(value: unknown, at: string): Part {
   const given = object(value, at);
   short(given.type, `${at}.type`);
   optional(given.text, `${at}.text`, long);
@@ -131,12 +131,12 @@ function part(value: unknown, at: string): Part {
   return given as unknown as Part;
 }
 
-function annotation(value: unknown, at: string): unknown {
+export function annotation(value: unknown, at: string): Annotation {
   const given = object(value, at);
   short(given.type, `${at}.type`);
   for (const name of ["start_index", "end_index"]) optional(given[name], `${at}.${name}`, number);
   for (const name of ["url", "title"]) optional(given[name], `${at}.${name}`, text(10_000));
-  return given;
+  return given as unknown as Annotation;
 }
 
 function named(value: unknown, at: string): unknown {
@@ -146,7 +146,7 @@ function named(value: unknown, at: string): unknown {
 }
 
 // item reads what views look at; other fields go back to the server as they are.
-function item(value: unknown, at: string): Item {
+export function item(value: unknown, at: string): Item {
   const given = object(value, at);
   short(given.type, `${at}.type`);
   for (const name of ["id", "status", "role", "phase", "name", "server_label"]) optional(given[name], `${at}.${name}`, short);
@@ -162,20 +162,23 @@ function item(value: unknown, at: string): Item {
   return given as unknown as Item;
 }
 
+export function usage(value: unknown, at: string): Usage {
+  const given = object(value, at);
+  number(given.input_tokens, `${at}.input_tokens`);
+  number(given.output_tokens, `${at}.output_tokens`);
+  for (const name of ["input_tokens_details", "output_tokens_details"]) {
+    for (const [field, n] of Object.entries(optional(given[name], `${at}.${name}`, object) ?? {})) {
+      if (/^(cached|reasoning)_tokens$/.test(field)) number(n, `${at}.${name}.${field}`);
+    }
+  }
+  return given as unknown as Usage;
+}
+
 function answer(value: unknown, at: string): Answer {
   const given = object(value, at);
   const state = oneOf("running", "completed", "incomplete", "failed", "stopped")(given.state, `${at}.state`);
   const failed = optional(given.failure, `${at}.failure`, object);
-  const usage = optional(given.usage, `${at}.usage`, object);
-  if (usage) {
-    number(usage.input_tokens, `${at}.usage.input_tokens`);
-    number(usage.output_tokens, `${at}.usage.output_tokens`);
-    for (const name of ["input_tokens_details", "output_tokens_details"]) {
-      for (const [field, n] of Object.entries(optional(usage[name], `${at}.usage.${name}`, object) ?? {})) {
-        if (/^(cached|reasoning)_tokens$/.test(field)) number(n, `${at}.usage.${name}.${field}`);
-      }
-    }
-  }
+  const used = optional(given.usage, `${at}.usage`, usage);
   const spans: Answer["spans"] = {};
   for (const [place, span] of Object.entries(optional(given.spans, `${at}.spans`, object) ?? {})) {
     const [from, to] = list(2, number)(span, `${at}.spans.${place}`);
@@ -192,7 +195,7 @@ function answer(value: unknown, at: string): Answer {
     first: optional(given.first, `${at}.first`, number),
     took: optional(given.took, `${at}.took`, number),
     truncated: optional(given.truncated, `${at}.truncated`, number),
-    usage: usage as unknown as Answer["usage"],
+    usage: used,
     failure: failed && {
       message: long(failed.message, `${at}.failure.message`),
       code: optional(failed.code, `${at}.failure.code`, short),
@@ -265,6 +268,16 @@ function related(conversations: Conversation[], messages: Message[]): void {
   conversations.forEach((c, i) => {
     if (c.leaf !== "" && byId.get(c.leaf)?.conversation !== c.id) fault(`conversations[${i}].leaf`, "the id of a message of this conversation");
   });
+}
+
+// sound returns what a reader makes of a value, or nothing where the value is not what it should
+// be: what a server sends is read with the same care as a file.
+export function sound<T>(value: unknown, read: Reader<T>): T | undefined {
+  try {
+    return read(value, "");
+  } catch {
+    return undefined;
+  }
 }
 
 // renamed gives everything new ids, so that an import adds and never overwrites.

@@ -32,7 +32,7 @@ test("events add up to the response that ends them", () => {
 test("hostile events change nothing and throw nothing", () => {
   const answer = newAnswer();
   const before = JSON.stringify(answer);
-  for (const event of [null, 1, "x", [], {}, { type: 5 }, { type: "response.unknown" }, { type: "response.output_text.delta", output_index: 3, delta: "x" }, { type: "response.output_item.added", output_index: 1e9, item: { type: "message" } }, { type: "response.output_item.added", output_index: "__proto__", item: {} }, { type: "response.output_item.done", output_index: 0, item: null }]) {
+  for (const event of [null, 1, "x", [], {}, { type: 5 }, { type: "response.unknown" }, { type: "response.output_text.delta", output_index: 3, delta: "x" }, { type: "response.output_item.added", output_index: 1e9, item: { type: "message" } }, { type: "response.output_item.added", output_index: "__proto__", item: {} }, { type: "response.output_item.done", output_index: -1, item: null }]) {
     apply(answer, event as any, 1);
   }
   assert.equal(JSON.stringify(answer), before);
@@ -56,4 +56,15 @@ test("progress and usage on the way", () => {
   apply(answer, { type: "response.output_item.added", output_index: 0, item: { type: "message", content: [] } }, 2);
   apply(answer, { type: "response.output_text.delta", output_index: 0, content_index: 0, delta: "a", usage: { input_tokens: 10, output_tokens: 7 } }, 3);
   assert.deepEqual([answer.usage!.output_tokens, answer.first, answer.deltas], [7, 3, 1]);
+});
+
+test("fields of the wrong kind do not reach the views", () => {
+  const answer = newAnswer();
+  for (const item of [{ type: "message", content: "x" }, { type: "message", content: [{ type: "output_text", text: {} }] }, { type: "web_search_call", action: { type: "search", queries: 5 } }, { type: "mcp_call", name: {} }, null, 5]) {
+    apply(answer, { type: "response.output_item.added", output_index: answer.items.length, item }, 1);
+  }
+  assert.deepEqual(answer.items.map((i) => i.type), Array(6).fill("unreadable"));
+  apply(answer, { type: "response.failed", response: { error: { message: {}, code: 1 }, usage: { input_tokens: "many" }, model: [], output: [{ type: "message" }, 7] } }, 1);
+  assert.deepEqual([answer.failure!.message, answer.failure!.code, answer.usage, answer.model, answer.items[1].type], ["the server ended the answer with an error", undefined, undefined, undefined, "unreadable"]);
+  assert.deepEqual(replayed(answer.items), []);
 });

@@ -71,9 +71,11 @@ the cache; without MODEL the built-in ossian-tiny.
 Usage:
   ossian %s
 
+/ is a page to chat in and to watch the server; --no-ui leaves it out.
+
 /health, /ready and /ping answer without a key, with a status and nothing else: a request
 would be answered, a token has gone through the model lately, the process lives. All other
-routes need a key where keys are set. A client that closes its connection, or only
+routes but the page need a key where keys are set. A client that closes its connection, or only
 its writing half, has left: its request ends. SIGTERM lets running requests finish, a
 second one does not. SIGHUP reads keys, limits and log level again, from --config and
 --api-key-file, and the files of certificates: streams go on, settings that are refused
