@@ -243,7 +243,7 @@ function Figures({ answer, run }: { answer: Answer; run?: Run }) {
     ["Time", !running && answer.took !== undefined ? duration(answer.took) : ""],
     ["End", end[answer.state]],
   ];
-  return <span class="figures" data-testid="tokens">{all.filter(([, text]) => text !== "").map(([title, text]) => <span title={title}>{text}</span>)}</span>;
+  return <span class="tally" data-testid="tokens">{all.filter(([, text]) => text !== "").map(([title, text]) => <span title={title}>{text}</span>)}</span>;
 }
 
 function Sources({ sources }: { sources: Source[] }) {
