@@ -102,7 +102,7 @@ var imports = map[string][]string{
 	"wire/messages":        {"limits", "wire"},
 	"api/messages":         {"api", "api/chat", "generate", "host", "chat", "wire/messages"},
 	"web":                  {},
-	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "chat", "generate", "host", "engine", "store", "web", "wire/response", "wire/messages"},
+	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "web", "wire/response", "wire/messages"},
 	"soak":                 {},
 	"store":                {"store/disk"},
 	"store/disk":           {},

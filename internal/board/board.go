@@ -88,9 +88,9 @@ type Request struct {
 	first, last atomic.Int64 // tokens, in ns since Received; 0 = none has come
 
 	// Guarded by the board, and set when it ends.
-	end                string
-	took               time.Duration
-	prompt, cached, of int // tokens of all steps; of the output
+	end                  string
+	took                 time.Duration
+	prompt, cached, made int // tokens of all steps; made: output
 }
 
 // Output says that so many more tokens have come.
@@ -169,7 +169,7 @@ func (r *Request) entry(now time.Time) Entry {
 	e := Entry{Label: r.Label, Tenant: r.Tenant, First: time.Duration(r.first.Load()), Output: int(r.output.Load()), End: r.end}
 	if r.end != "" {
 		e.State, e.Age = Ended, r.took
-		e.Output, e.Prompt, e.Cached, e.Done = r.of, r.prompt, r.cached, r.prompt
+		e.Output, e.Prompt, e.Cached, e.Done = r.made, r.prompt, r.cached, r.prompt
 	} else {
 		e.State, e.Age, e.Progress = r.state(), now.Sub(r.Received), r.read()
 	}
@@ -210,7 +210,7 @@ func (r *Request) End(how string, prompt, cached, output int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.remove(r)
-	r.end, r.took, r.prompt, r.cached, r.of = how, now.Sub(r.Received), prompt, cached, output
+	r.end, r.took, r.prompt, r.cached, r.made = how, now.Sub(r.Received), prompt, cached, output
 	if len(b.ended) == Kept {
 		b.ended = slices.Delete(b.ended, 0, 1)
 	}

@@ -51,8 +51,9 @@ type Model struct {
 type Facts struct {
 	Family       string // the architecture, as checkpoints name it: gpt-oss, qwen3, …
 	Parameters   int64
-	Quantization string // the type of element that takes the most bytes: mxfp4, bf16, …
-	Device       string // that computes
+	Quantization string   // the type of element that takes the most bytes: mxfp4, bf16, …
+	Device       string   // that computes
+	Efforts      []string // of reasoning that make a difference (chat.Efforts); nil = none does
 }
 
 // Load reads the weights and returns the model, whose engine does not run yet.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"ossian/internal/api"
-	"ossian/internal/chat"
 	"ossian/internal/limits"
 )
 
@@ -63,13 +62,10 @@ func (s *Server) info(w *api.Reply, _ *http.Request) error {
 	}
 	if model, err := s.host.Find(""); err == nil {
 		told.Device = &model.Facts.Device
-		efforts := []string{}
-		if model.Format != nil {
-			efforts = append(efforts, chat.Efforts(model.Format, model.Tokenizer)...)
-		}
 		for i := range told.Models {
 			one := &told.Models[i]
-			one.Family, one.Parameters, one.Quantization, one.Efforts = &model.Facts.Family, &model.Facts.Parameters, &model.Facts.Quantization, efforts
+			one.Family, one.Parameters, one.Quantization = &model.Facts.Family, &model.Facts.Parameters, &model.Facts.Quantization
+			one.Efforts = append(one.Efforts, model.Facts.Efforts...)
 		}
 	}
 	return w.Send(told)

@@ -336,3 +336,26 @@ func TestInfo(t *testing.T) {
 		t.Errorf("of a loaded model: %v", after)
 	}
 }
+
+// BenchmarkWatched is what eight watchers of eight keys cost in a second, with as many rows as
+// there can be.
+func BenchmarkWatched(b *testing.B) {
+	g := start(b, setup{reply: hello})
+	now := time.Now()
+	for i := range maxGoingOn + board.Kept {
+		r := g.s.board.Add(&board.Request{Label: board.Label{ID: fmt.Sprintf("req_%024d", i), Route: "/v1/responses", Model: "test-model"}, Tenant: uint32(i%maxWatchers + 1), Received: now, Sequences: make([]board.Sequence, 1), PerPrompt: 1})
+		r.Sequences[0].Queue(1000)
+		r.Output(2, now.Add(time.Second))
+		if i >= maxGoingOn {
+			r.End("stop", 1000, 500, 300, now.Add(2*time.Second))
+		}
+	}
+	bytes := 0
+	for b.Loop() {
+		now, bytes = now.Add(watchInterval), 0
+		for tenant := range uint32(maxWatchers) {
+			bytes += len(g.s.watching.event(now, tenant+1, g.s.take))
+		}
+	}
+	b.ReportMetric(float64(bytes), "bytes")
+}

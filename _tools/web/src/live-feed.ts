@@ -36,6 +36,7 @@ async function again(signal: AbortSignal, of: "metrics" | "requests", fed: Fed, 
       failures = 0;
     } catch (error) {
       if (signal.aborted) return;
+      if (error instanceof Failure && error.status === 401) return; // goes on with another key
       fed.trouble(of, (error as Error).message);
       const told = error instanceof Failure ? error.retryAfter * 1000 : 0;
       wait = Math.min(MOST, Math.max(told, 1000 * 2 ** failures++));

@@ -18,6 +18,7 @@ export interface Tile {
   note: string; // below them
   most?: number; // of the scale; left out = what the values need
   scale?: number; // what the scale is told in; left out = 1
+  floor?: number; // below it values are not told apart: the first bound of a histogram
 }
 
 const whole = (n: number): string => (n < 10 && n % 1 !== 0 ? n.toFixed(1) : compact(n));
@@ -37,27 +38,33 @@ export function tiles(ring: Ring): Tile[] {
   const sum = (name: string): string => (last ? count(last.counters.get(name) ?? 0) : none);
   const one = (f: (i: number) => number | null): Line[] => [{ name: "", values: ring.series(f) }];
   const both = (name: string): Line[] => [0.5, 0.95].map((q) => ({ name: q === 0.5 ? "p50" : "p95", values: ring.series((i) => ring.quantile(name, q, i)) }));
+  const floor = (name: string): number | undefined => last?.histograms.get(name)?.bounds[0];
   const gauge = (name: string): (number | null)[] => ring.series((i) => ring.gauge(name, i));
   return [
     { title: "Output", lines: one((i) => ring.rate("generation_tokens_total", i)), write: whole, unit: "tokens/s", note: `${sum("generation_tokens_total")} in all` },
     { title: "Prompt", lines: one((i) => ring.rate("prompt_tokens_total", i)), write: whole, unit: "tokens/s", note: `${sum("prompt_tokens_total")} in all` },
-    { title: "Time to first token", lines: both("time_to_first_token_seconds"), write: short, unit: "", note: "of the last minute" },
-    { title: "Inter-token latency", lines: both("inter_token_latency_seconds"), write: short, unit: "", note: "of the last minute" },
+    { title: "Time to first token", lines: both("time_to_first_token_seconds"), write: short, unit: "", note: "of the last minute", floor: floor("time_to_first_token_seconds") },
+    { title: "Inter-token latency", lines: both("inter_token_latency_seconds"), write: short, unit: "", note: "of the last minute", floor: floor("inter_token_latency_seconds") },
     { title: "Requests", lines: [{ name: "running", values: gauge("num_requests_running") }, { name: "waiting", values: gauge("num_requests_waiting") }], write: whole, unit: "", note: "sequences in the batch, in the queue" },
     { title: "KV cache", lines: one((i) => ring.gauge("kv_cache_usage_perc", i)), write: percent, unit: "", note: "blocks that requests hold", most: 1 },
     { title: "Prefix hits", lines: one((i) => ring.share("prefix_cache_hits_total", "prefix_cache_queries_total", i)), write: percent, unit: "", note: `of the last minute; ${sum("prefix_cache_hits_total")} tokens in all`, most: 1 },
     { title: "Preemptions", lines: one((i) => ring.rate("num_preemptions_total", i)), write: whole, unit: "a second", note: `${sum("num_preemptions_total")} in all` },
-    { title: "Step", lines: both("ossian_step_seconds"), write: short, unit: "", note: "of the last minute" },
+    { title: "Step", lines: both("ossian_step_seconds"), write: short, unit: "", note: "of the last minute", floor: floor("ossian_step_seconds") },
     { title: "Memory", lines: one((i) => ring.gauge("process_resident_memory_bytes", i)), write: memory, unit: "", note: "resident, of the server", scale: 2 ** 20 },
   ];
 }
 
 export const latest = (line: Line): number | null => line.values.at(-1) ?? null;
 
+// told is a value as it is shown.
+export function told(tile: Tile, value: number): string {
+  return tile.floor !== undefined && value < tile.floor ? `< ${tile.write(tile.floor)}` : tile.write(value);
+}
+
 // valueOf is a line's latest value as it is shown.
 export function valueOf(tile: Tile, line: Line): string {
   const value = latest(line);
-  return value === null ? none : tile.write(value);
+  return value === null ? none : told(tile, value);
 }
 
 // Extent is what a line did in all that is kept.
@@ -72,7 +79,7 @@ export function saying(tile: Tile): string {
     const was = extent(line);
     const name = line.name ? line.name + " " : "";
     if (!was) return `${name}not known`;
-    return `${name}now ${valueOf(tile, line)}, least ${tile.write(was.least)}, most ${tile.write(was.most)}`;
+    return `${name}now ${valueOf(tile, line)}, least ${told(tile, was.least)}, most ${told(tile, was.most)}`;
   });
   return `${tile.title}${tile.unit ? ", " + tile.unit : ""}, of the last 15 minutes: ${parts.join("; ")}.`;
 }

@@ -3,7 +3,7 @@
 
 import type { Info } from "./api";
 import { count, duration, shown } from "./format";
-import { extent, type Tally, type Tile, valueOf } from "./live-figures";
+import { extent, type Tally, type Tile, told as toldOf, valueOf } from "./live-figures";
 import { columns, type Snapshot } from "./live-requests";
 
 const ROWS = 25; // of requests
@@ -35,7 +35,7 @@ export function reportOf({ told, snapshot, tiles, tallies, page }: Reported): st
   const figures = tiles.flatMap((tile) => tile.lines.map((line) => {
     const was = extent(line);
     const unit = tile.unit ? ` (${tile.unit})` : "";
-    return [[tile.title, line.name].filter(Boolean).join(", ") + unit, valueOf(tile, line), was ? tile.write(was.least) : "\u2013", was ? tile.write(was.most) : "\u2013"];
+    return [[tile.title, line.name].filter(Boolean).join(", ") + unit, valueOf(tile, line), was ? toldOf(tile, was.least) : "\u2013", was ? toldOf(tile, was.most) : "\u2013"];
   }));
   parts.push(table([["Last 15 minutes", "now", "least", "most"], ...figures]));
   if (tallies.length > 0) parts.push(table([["What", "why", "last 15 minutes", "since the start"], ...tallies.map((t) => [t.group, shown(t.name), count(t.recent), count(t.all)])]));

@@ -8,7 +8,7 @@ import { CopyButton } from "./controls";
 import { count, duration, several, shown } from "./format";
 import { Chart } from "./live-chart";
 import { feed } from "./live-feed";
-import { extent, latest, type Tally, tallies, type Tile, tiles, valueOf } from "./live-figures";
+import { extent, latest, type Tally, tallies, type Tile, tiles, told, valueOf } from "./live-figures";
 import { columns, next, type Order, type Row, type Snapshot, sorted } from "./live-requests";
 import { Ring } from "./live-series";
 import { reportOf } from "./live-report";
@@ -19,10 +19,10 @@ export function LiveView() {
   const [moments, setMoments] = useState(0);
   const [snapshot, setSnapshot] = useState<Snapshot | undefined>();
   const [trouble, setTrouble] = useState({ metrics: "", requests: "" });
-  const [told, setTold] = useState<Info | undefined>();
+  const [server, setServer] = useState<Info | undefined>();
   const key = useCell(keyState);
   useEffect(() => {
-    info().then(setTold, () => {});
+    info().then(setServer, () => {});
     return feed({
       moment: (m) => {
         ring.push(m);
@@ -35,13 +35,13 @@ export function LiveView() {
   const all = useMemo(() => tiles(ring), [moments]);
   const times = useMemo(() => ring.times(), [moments]);
   const counts = useMemo(() => tallies(ring), [moments]);
-  const report = () => reportOf({ told, snapshot, tiles: all, tallies: counts, page: navigator.userAgent });
+  const report = () => reportOf({ told: server, snapshot, tiles: all, tallies: counts, page: navigator.userAgent });
   return (
     <div class="wide-text live" data-testid="live-view">
       <header class="view-head">
         <div>
           <h1>Live</h1>
-          <p class="faint">{told ? shown([told.models[0]?.id, typeof told.device === "string" ? told.device : ""].filter(Boolean).join(" on ")) : "\u00a0"}{snapshot ? ` \u00b7 up ${duration(snapshot.uptime * 1000)}` : ""}</p>
+          <p class="faint">{server ? shown([server.models[0]?.id, typeof server.device === "string" ? server.device : ""].filter(Boolean).join(" on ")) : "\u00a0"}{snapshot ? ` \u00b7 up ${duration(snapshot.uptime * 1000)}` : ""}</p>
         </div>
         <span class="copy-report">Copy as text <CopyButton text={report} label="Copy as text" testid="live-copy" /></span>
       </header>
@@ -88,8 +88,8 @@ function Figures({ all }: { all: Tile[] }) {
                 <tr key={tile.title + line.name}>
                   <th scope="row">{[tile.title, line.name].filter(Boolean).join(", ")}{tile.unit ? ` (${tile.unit})` : ""}</th>
                   <td class="number">{latest(line) === null ? "\u2013" : valueOf(tile, line)}</td>
-                  <td class="number">{was ? tile.write(was.least) : "\u2013"}</td>
-                  <td class="number">{was ? tile.write(was.most) : "\u2013"}</td>
+                  <td class="number">{was ? told(tile, was.least) : "\u2013"}</td>
+                  <td class="number">{was ? told(tile, was.most) : "\u2013"}</td>
                 </tr>
               );
             }))}

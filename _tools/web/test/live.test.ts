@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { round, shownSpan } from "../src/live-chart";
-import { saying, short, tallies, tiles, valueOf } from "../src/live-figures";
+import { saying, short, tallies, tiles, told, valueOf } from "../src/live-figures";
 import { type Buckets, parse, quantile, since } from "../src/live-metrics";
 import { columns, next, snapshotOf, sorted } from "../src/live-requests";
 import { reportOf } from "../src/live-report";
@@ -70,8 +70,8 @@ interface Load {
   running?: number;
 }
 
-// told is what a server tells after some load.
-function told({ tokens, prompt = 0, hits = 0, ttft = 0, running = 0 }: Load): string {
+// metrics are what a server tells after some load.
+function metrics({ tokens, prompt = 0, hits = 0, ttft = 0, running = 0 }: Load): string {
   return `x:generation_tokens_total{model_name="m"} ${tokens}
 x:prompt_tokens_total{model_name="m"} ${prompt}
 x:prefix_cache_queries_total{model_name="m"} ${prompt}
@@ -96,7 +96,7 @@ process_resident_memory_bytes 1048576
 
 function run(loads: Load[], at = (i: number) => i * INTERVAL): Ring {
   const ring = new Ring();
-  loads.forEach((load, i) => ring.push(moment(told(load), at(i))));
+  loads.forEach((load, i) => ring.push(moment(metrics(load), at(i))));
   return ring;
 }
 
@@ -123,7 +123,7 @@ test("a counter that falls begins a new series, and nothing is computed across i
   assert.equal(run([{ tokens: 5, prompt: 9 }, { tokens: 50, prompt: 8 }]).moments[1].begins, true);
   // A model that is being loaded has no series; when they come that is no restart, when they go it is.
   const loading = new Ring();
-  for (const [i, text] of ["process_resident_memory_bytes 5\n", told({ tokens: 0 }), "process_resident_memory_bytes 5\n"].entries()) loading.push(moment(text, i * INTERVAL));
+  for (const [i, text] of ["process_resident_memory_bytes 5\n", metrics({ tokens: 0 }), "process_resident_memory_bytes 5\n"].entries()) loading.push(moment(text, i * INTERVAL));
   assert.deepEqual(loading.moments.map((m) => m.begins), [true, false, true]);
 });
 
@@ -141,6 +141,7 @@ test("tiles say what the ring has", () => {
   const value = (title: string, line = 0) => valueOf(by.get(title)!, by.get(title)!.lines[line]);
   assert.deepEqual([value("Output"), value("Prompt"), value("Requests"), value("Requests", 1), value("KV cache"), value("Prefix hits"), value("Memory"), value("Preemptions"), value("Step")], ["50", "5", "3", "0", "25 %", "0 %", "1 MiB", "0", "\u2013"]);
   assert.deepEqual([value("Time to first token"), value("Time to first token", 1)], ["75 ms", "97.5 ms"]);
+  assert.equal(told({ ...by.get("Step")!, floor: 0.0005 }, 0.0003), "< 500 \u00b5s", "within the first bucket nothing is told apart");
   assert.equal(by.get("Output")!.note, "2,900 in all");
   assert.equal(saying(by.get("Output")!), "Output, tokens/s, of the last 15 minutes: now 50, least 50, most 50.");
   assert.equal(saying(by.get("Step")!), "Step, of the last 15 minutes: p50 not known; p95 not known.");
