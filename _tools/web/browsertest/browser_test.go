@@ -8,6 +8,7 @@ package browsertest
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -90,6 +91,7 @@ func run(m *testing.M) int {
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
+	limit  time.Time // until which it waits
 	origin string
 
 	mu      sync.Mutex // guards what follows
@@ -102,9 +104,7 @@ type tab struct {
 // open opens the page of an origin in a browser context of its own.
 func open(t *testing.T, origin, fragment string) *tab {
 	t.Helper()
-	limit, done := context.WithTimeout(browser, *patience)
-	t.Cleanup(done)
-	ctx, end := chromedp.NewContext(limit, chromedp.WithNewBrowserContext())
+	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
 	return show(t, ctx, origin, fragment)
 }
@@ -127,9 +127,12 @@ addEventListener("unhandledrejection", (e) => report("rejected: " + e.reason));`
 // blank opens a tab that shows nothing yet, and watches it.
 func blank(t *testing.T, ctx context.Context, origin string) *tab {
 	t.Helper()
-	b := &tab{t: t, ctx: ctx, origin: origin}
+	b := &tab{t: t, ctx: ctx, origin: origin, limit: time.Now().Add(*patience)}
 	t.Cleanup(b.check)
 	chromedp.ListenTarget(ctx, b.hear)
+	if err := chromedp.Run(ctx); err != nil { // the tab lives as long as the context that opens it
+		t.Fatal(err)
+	}
 	b.run(network.Enable(), log.Enable(), audits.Enable(), runtime.AddBinding("report"), chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := page.AddScriptToEvaluateOnNewDocument(watching).Do(ctx)
 		return err
@@ -241,7 +244,9 @@ func (b *tab) picture() {
 
 func (b *tab) run(actions ...chromedp.Action) {
 	b.t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
+	ctx, done := context.WithDeadline(b.ctx, b.limit.Add(time.Minute)) // pictures need some
+	defer done()
+	if err := chromedp.Run(ctx, actions...); err != nil {
 		b.t.Fatalf("the browser: %v", err)
 	}
 }
@@ -259,32 +264,16 @@ func get[T any](b *tab, expression string) T {
 // until waits for an expression to hold.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	tick := time.NewTicker(30 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		if err := b.ctx.Err(); err != nil {
-			b.t.Fatalf("waited in vain for %s", expression)
-		}
-		var holds bool
-		err := chromedp.Run(b.ctx, chromedp.Evaluate("!!("+expression+")", &holds))
-		if err == nil && holds {
+	for ; ; <-tick.C {
+		if get[bool](b, "!!("+expression+")") {
 			return
 		}
-		select {
-		case <-tick.C:
-		case <-b.ctx.Done():
-			b.t.Fatalf("waited in vain for %s (%v); the page says: %.1500s", expression, err, b.lastWords())
+		if time.Now().After(b.limit) {
+			b.t.Fatalf("waited in vain for %s; the page says: %.1500s", expression, get[string](b, "document.body.innerText"))
 		}
 	}
-}
-
-// lastWords is what the page shows, asked for after the test's own time.
-func (b *tab) lastWords() string {
-	ctx, done := context.WithTimeout(context.WithoutCancel(b.ctx), 10*time.Second)
-	defer done()
-	var text string
-	_ = chromedp.Run(ctx, chromedp.Evaluate(`document.body.innerText`, &text))
-	return text
 }
 
 // mark is the selector of what carries a mark for tests. A second word is added to it.
@@ -340,7 +329,7 @@ func (b *tab) clickOn(selector string) {
 			b.run(chromedp.MouseEvent(input.MouseMoved, at[0], at[1]), chromedp.MouseClickXY(at[0], at[1]))
 			return
 		}
-		if b.ctx.Err() != nil {
+		if time.Now().After(b.limit) {
 			b.t.Fatalf("%s cannot be clicked", selector)
 		}
 	}
@@ -375,4 +364,40 @@ func (b *tab) ask(question string) {
 	b.fill("box", question)
 	b.until(`!document.querySelector("[data-testid=send]")?.disabled`)
 	b.press("\r")
+}
+
+// tabTo moves the focus with the Tab key to what has a mark, the way round the page once. What has
+// the focus on the way has to be seen to have it.
+func (b *tab) tabTo(name string) {
+	b.t.Helper()
+	b.has(name)
+	const seen = `(() => { const e = document.activeElement, s = getComputedStyle(e);
+		return [e.dataset.testid ?? "", e === document.body || s.outlineStyle !== "none" || s.boxShadow !== "none" || e.matches("textarea, input") ? "" : e.outerHTML.slice(0, 200)]; })()`
+	for range 200 {
+		b.press("\t")
+		at := get[[]string](b, seen)
+		if at[1] != "" {
+			b.t.Errorf("the focus is not to be seen on %s", at[1])
+		}
+		if at[0] == name {
+			return
+		}
+	}
+	b.t.Fatalf("the Tab key does not lead to %s", name)
+}
+
+func reload() chromedp.Action { return chromedp.Reload() }
+
+// quoted is a text as JavaScript writes it.
+func quoted(text string) string {
+	made, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string is always valid
+	}
+	return string(made)
+}
+
+func fragmentOf(b *tab) string {
+	b.t.Helper()
+	return get[string](b, "location.hash")
 }
