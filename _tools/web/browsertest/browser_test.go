@@ -104,9 +104,7 @@ type tab struct {
 // open opens the page of an origin in a browser context of its own.
 func open(t *testing.T, origin, fragment string) *tab {
 	t.Helper()
-	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	t.Cleanup(end)
-	return show(t, ctx, origin, fragment)
+	return show(t, newContext(t), origin, fragment)
 }
 
 // another opens a further tab of the same browser context: both have the same storage.
@@ -400,4 +398,23 @@ func quoted(text string) string {
 func fragmentOf(b *tab) string {
 	b.t.Helper()
 	return get[string](b, "location.hash")
+}
+
+// newContext is a browser context of its own, for a page that is not ossian's.
+func newContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	t.Cleanup(end)
+	return ctx
+}
+
+// heard reports whether the browser has said something.
+func (b *tab) heard(part string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.said, func(text string) bool { return strings.Contains(text, part) })
+}
+
+func focus(name string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).focus()", mark(name)), nil)
 }
