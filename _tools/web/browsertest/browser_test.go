@@ -158,7 +158,7 @@ func (b *tab) hear(event any) {
 	case *runtime.EventConsoleAPICalled:
 		b.said = append(b.said, "console."+string(e.Type)+": "+written(e.Args))
 	case *runtime.EventExceptionThrown:
-		b.said = append(b.said, "exception: "+e.ExceptionDetails.Error())
+		b.said = append(b.said, "exception: "+strings.Join(strings.Fields(e.ExceptionDetails.Error()), " "))
 	case *log.EventEntryAdded:
 		b.said = append(b.said, string(e.Entry.Source)+": "+e.Entry.Text+" "+e.Entry.URL)
 	case *audits.EventIssueAdded:
@@ -418,3 +418,5 @@ func (b *tab) heard(part string) bool {
 func focus(name string) chromedp.Action {
 	return chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).focus()", mark(name)), nil)
 }
+
+func evaluate(script string) chromedp.Action { return chromedp.Evaluate(script, nil) }

@@ -108,8 +108,9 @@ func TestRetryAfter(t *testing.T) {
 
 // Streams that break off, or are none, leave what came and say so.
 func TestBrokenStreams(t *testing.T) {
+	seen := make(chan bool) // the beginning is on the screen
 	for name, play := range map[string]func(e *events){
-		"cut":     func(e *events) { panic(http.ErrAbortHandler) },
+		"cut":     func(*events) { <-seen; panic(http.ErrAbortHandler) },
 		"no end":  func(e *events) {},
 		"no JSON": func(e *events) { e.raw("data: {\"type\": \"response.output_text.del\n\n") },
 		"failed": func(e *events) {

@@ -139,6 +139,7 @@ func TestHostile(t *testing.T) {
 		if got := get[string](b, `document.querySelector(".said").textContent`); got != shownText(strings.TrimSpace(strings.ReplaceAll(question, "\r", "\n"))) {
 			t.Errorf("%s: the question is shown otherwise", where)
 		}
+		b.until(fmt.Sprintf(`document.querySelectorAll(".call").length === %d && document.querySelectorAll("[data-testid=reasoning]").length === %d`, 5*len(now), len(now)))
 		b.harmless(where)
 		b.click("developer")
 		b.has("developer-view")
@@ -193,4 +194,23 @@ func TestHostileImport(t *testing.T) {
 	b.click("live-link")
 	b.has("live-view")
 	b.harmless("live view")
+}
+
+// The checks themselves: a canary that is called and a policy that is violated are heard.
+func TestWatch(t *testing.T) {
+	b := open(t, tiny(t).url, "")
+	b.allow("canary", "policy", "TrustedScript", "TrustedHTML")
+	b.has("example")
+	b.has("box")
+	b.run(chromedp.Evaluate(`try { document.body.insertAdjacentHTML("beforeend", "<img src=x onerror=canary(1)>"); } catch {}
+		try { document.createElement("a").setAttribute("onclick", "canary(2)"); } catch {}
+		document.body.append(document.createElement("iframe")); canary(3);`, nil))
+	for _, part := range []string{"canary was called: 3", "policy violated"} {
+		if !b.heard(part) {
+			t.Errorf("not heard: %s", part)
+		}
+	}
+	if len(get[[]string](b, inert)) == 0 {
+		t.Error("a frame is not seen")
+	}
 }
