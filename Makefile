@@ -13,7 +13,7 @@ TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/web/%,$(addprefix ./,$
 .PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench
 
-check: fmt vet lint race purego cross generate web-test fuzz
+check: fmt vet lint race purego cross generate web-test browser fuzz
 
 fmt:
 	@out=$$(gofmt -l cmd docs internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
@@ -186,3 +186,9 @@ web:
 
 web-test:
 	./_tools/web/build.sh --test
+
+# The page in a headless Chromium, as a user sees it. Without a browser it says so and passes,
+# unless REQUIRE_BROWSER=1.
+.PHONY: browser
+browser:
+	./_tools/web/browsertest/run.sh $(MODELS)/browser
