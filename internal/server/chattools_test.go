@@ -117,7 +117,7 @@ const (
 )
 
 // chatEvents returns the JSON of the events of a stream, and how many pings it had.
-func chatEvents(t *testing.T, body string) (events []map[string]any, pings int) {
+func chatEvents(t testing.TB, body string) (events []map[string]any, pings int) {
 	t.Helper()
 	for line := range strings.Lines(body) {
 		switch data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: "); {
