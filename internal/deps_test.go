@@ -94,6 +94,8 @@ var imports = map[string][]string{
 	"tools/browser/page":   {},
 	"tools/mcp":            {"chat/declare", "tools"},
 	"tools/python":         {"soak", "tools", "tools/python/sandbox", "tools/python/wasm"},
+	"tools/python":         {"soak", "tools", "tools/python/jupyter", "tools/python/sandbox", "tools/python/wasm"},
+	"tools/python/jupyter": {},
 	"tools/python/sandbox": {},
 	"tools/python/wasm":    {},
 	"api/completions":      {"api", "generate", "host"},

@@ -154,3 +154,31 @@ func TestWASM(t *testing.T) {
 		t.Errorf("%v %q", got.Outcome, got.Text)
 	}
 }
+
+// TestJupyter needs a Python with ipykernel: OSSIAN_TEST_IPYKERNEL names it.
+func TestJupyter(t *testing.T) {
+	python := os.Getenv("OSSIAN_TEST_IPYKERNEL")
+	if python == "" {
+		t.Skip("OSSIAN_TEST_IPYKERNEL names no Python with ipykernel")
+	}
+	file := filepath.Join(t.TempDir(), "kernel.json")
+	process := exec.CommandContext(t.Context(), python, "-m", "ipykernel_launcher", "-f", file)
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = process.Process.Kill(); _ = process.Wait() }()
+	var made tools.Server
+	for deadline := time.Now().Add(time.Minute); made == nil; time.Sleep(50 * time.Millisecond) {
+		var err error
+		if made, err = New(Options{Backend: "dangerously_use_local_jupyter", JupyterFile: file}); err != nil && time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ code, want string }{{"x = 1", silent}, {"x", "1\n"}, {"import sys; print('e', file=sys.stderr); print('o')", "o\ne\n"}} {
+		s := made.Open(tools.Chain{})
+		if got := s.Call(t.Context(), tools.Call{Arguments: c.code}); got.Text != c.want || got.Outcome != tools.Done {
+			t.Errorf("%s: %v %q, want %q", c.code, got.Outcome, got.Text, c.want)
+		}
+		s.Close()
+	}
+}

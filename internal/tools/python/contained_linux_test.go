@@ -2,6 +2,7 @@ package python
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,11 +27,12 @@ import (
 // ordinary says to a test that it runs as an ordinary user.
 const ordinary = "OSSIAN_TEST_ORDINARY"
 
-// host returns this machine's interpreter, one that the present user may use.
+// host returns this machine's interpreter, one that the present user may use. OSSIAN_TEST_PYTHON
+// names another.
 func host(t testing.TB) *sandbox.Interpreter {
 	t.Helper()
 	var reasons []error
-	for _, name := range []string{"/usr/bin/python3", "/usr/local/bin/python3", "python3"} {
+	for _, name := range []string{cmp.Or(os.Getenv("OSSIAN_TEST_PYTHON"), "/usr/bin/python3"), "/usr/local/bin/python3", "python3"} {
 		found, err := sandbox.Examine(t.Context(), name)
 		if err == nil {
 			return found

@@ -62,9 +62,9 @@ type backend interface {
 type keeping uint8
 
 const (
-	nothing     keeping = iota // each call has an interpreter of its own
-	variables                  // and what they hold
-	privateData                // and the files in /mnt/data
+	nothing         keeping = iota // each call has an interpreter of its own
+	sharedVariables                // an interpreter that all conversations use
+	privateData                    // an interpreter for each conversation, and its files in /mnt/data
 )
 
 // An interpreter runs code. One goroutine at a time uses it.

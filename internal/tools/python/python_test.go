@@ -22,7 +22,7 @@ func TestDescription(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if got := description(variables, 500*time.Millisecond); strings.Contains(got, "/mnt/data") || !strings.Contains(got, "time out after 0.5 seconds. Internet") {
+	if got := description(sharedVariables, 500*time.Millisecond); strings.Contains(got, "/mnt/data") || !strings.Contains(got, "time out after 0.5 seconds. Internet") {
 		t.Errorf("without files: %q", got)
 	}
 }
@@ -175,6 +175,8 @@ func TestNew(t *testing.T) {
 		{Options{}, "--python-interpreter"},
 		{Options{WASM: "/nowhere/python.wasm"}, "wasm: "},
 		{Options{Interpreter: "/bin/cat"}, "/bin/cat"},
+		{Options{Backend: "dangerously_use_local_jupyter"}, "PYTHON_LOCAL_JUPYTER_CONNECTION_FILE"},
+		{Options{Backend: "dangerously_use_local_jupyter", JupyterFile: "/nowhere.json"}, "/nowhere.json"},
 		{Options{Backend: "docker"}, "needs the program docker"},
 		{Options{Backend: "dangerously_use_uv"}, "needs the program uv"},
 	} {

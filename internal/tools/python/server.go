@@ -90,7 +90,7 @@ func (s *Server) join(chain *tools.Chain) *holder {
 	defer s.mu.Unlock()
 	h := s.kept[key]
 	if h == nil || chain.ID == "" {
-		h = &holder{key: key, container: newContainer(), turn: make(chan struct{}, 1), lost: s.backend.keeps() != nothing && container(chain.State) != ""}
+		h = &holder{key: key, container: newContainer(), turn: make(chan struct{}, 1), lost: s.backend.keeps() == privateData && container(chain.State) != ""}
 		if chain.ID != "" {
 			s.kept[key] = h
 		}

@@ -93,7 +93,7 @@ func (s *Server) call(ctx context.Context, h *holder, source string, set *limits
 	if err != nil {
 		s.log.Debug("a call of python was ended", "error", err, "outcome", outcome.String())
 	}
-	if err != nil || s.backend.keeps() == nothing {
+	if err != nil || s.backend.keeps() != privateData {
 		s.retire(h, err != nil)
 	}
 	var notes []string
@@ -135,13 +135,13 @@ func (s *Server) ready(ctx context.Context, h *holder) (lost bool, err error) {
 	return lost, nil
 }
 
-// retire ends the use of an interpreter. Its files are kept for the next one, unless each call has
-// its own.
+// retire ends the use of an interpreter. Its files are kept for the next one, unless it has
+// none of its own.
 func (s *Server) retire(h *holder, failed bool) {
 	s.mu.Lock()
 	running := h.running
 	h.running = nil
-	keep := running != nil && s.backend.keeps() != nothing
+	keep := running != nil && s.backend.keeps() == privateData
 	if keep {
 		h.former = running
 	}

@@ -112,6 +112,9 @@ func confine(text string) error {
 		return err
 	}
 	_, _, errno := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(program)), uintptr(unsafe.Pointer(&arguments[0])), uintptr(unsafe.Pointer(&environment[0])))
+	if errno == unix.EACCES && told.User != 0 {
+		return fmt.Errorf("executing %s: %w: as root it runs as another user, who must be allowed to read it and what it lies in", told.Run[0], errno)
+	}
 	return fmt.Errorf("executing %s: %w", told.Run[0], errno)
 }
 

@@ -83,7 +83,8 @@ func prepare(config *Config) (*order, *folder, error) {
 		told.Landlock = landlockVersion()
 	}
 	if os.Geteuid() == 0 {
-		told.User = firstUser + config.Slot%someUsers
+		maps, _ := os.ReadFile("/proc/self/uid_map")
+		told.User = otherUser(string(maps), firstUser+config.Slot%someUsers)
 	}
 	home, temporary := dataFolder, temporaryFolder
 	var made *folder
@@ -108,6 +109,27 @@ func prepare(config *Config) (*order, *folder, error) {
 		told.Run = append(told.Run[:len(told.Run)-1], home, config.Program)
 	}
 	return told, made, nil
+}
+
+// otherUser returns whom a program of root runs as: user, or 0, as itself, where this root is an
+// ordinary user's outside and knows no others, as in containers without privileges. The maps are
+// those of /proc/self/uid_map: first number inside, first outside, how many.
+func otherUser(maps string, user int) int {
+	ordinary := false
+	for line := range strings.Lines(maps) {
+		var inside, outside, count int64
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err != nil {
+			continue
+		}
+		if int64(user) >= inside && int64(user) < inside+count {
+			return user
+		}
+		ordinary = ordinary || (inside == 0 && outside != 0)
+	}
+	if ordinary {
+		return 0
+	}
+	return user
 }
 
 // environment is all that the program finds of one.

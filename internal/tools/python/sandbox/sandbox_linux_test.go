@@ -4,7 +4,9 @@ package sandbox
 
 import (
 	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -101,5 +103,57 @@ func TestFilter(t *testing.T) {
 func TestHold(t *testing.T) {
 	if _, err := Start(t.Context(), &Config{Interpreter: new(Interpreter)}); err == nil {
 		t.Error("it starts without Landlock and namespaces")
+	}
+}
+
+func TestOtherUser(t *testing.T) {
+	for _, c := range []struct {
+		name, maps string
+		want       int
+	}{
+		{"the system's root", "         0          0 4294967295\n", 60501},
+		{"of a container", "0 100000 65536\n", 60501},
+		{"an ordinary user's", "0 1000 1\n", 0},
+		{"of a container without privileges", "0 1000 1\n1 100000 65536\n", 60501},
+		{"of a container that is too small", "0 100000 1000\n", 0},
+		{"root alone", "0 0 1\n", 60501}, // which cannot be: the start fails
+		{"nothing", "", 60501},
+	} {
+		if got := otherUser(c.maps, 60501); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestSweep: folders of servers that are gone are removed, and no others.
+func TestSweep(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	used, err := newFolder(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.remove()
+	left, err := newFolder(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.lock.Close() // as when its server was killed
+	if err := os.Mkdir(left.name+"/data/closed", 0); err != nil {
+		t.Fatal(err)
+	}
+	Sweep() // both are too new to be told apart
+	old := time.Now().Add(-2 * leftoverAge)
+	for _, name := range []string{used.name, left.name} {
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("a new one: %v", err)
+		}
+		if err := os.Chtimes(name, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Sweep()
+	if entries, _ := os.ReadDir(temporary); len(entries) != 1 || temporary+"/"+entries[0].Name() != used.name {
+		t.Errorf("%v are left, want %s", entries, used.name)
 	}
 }
