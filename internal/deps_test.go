@@ -159,7 +159,7 @@ var imports = map[string][]string{
 	"command/store":       {"command", "store", "terminal"},
 	"command/tools":       {"command", "config", "terminal", "tools/registry"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools", "self", "tools/python"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools", "self"},
 }
 
 // commands may use what reads a command line; each is a package of its own.

@@ -19,11 +19,10 @@ import (
 	"ossian/internal/command/synth"
 	"ossian/internal/command/tools"
 	"ossian/internal/self"
-	"ossian/internal/tools/python"
 )
 
 func main() {
-	python.Helper(os.Args[1:])                       // as its own helper the program does not get further
+	tools.Helper(os.Args[1:])                        // as its own helper the program does not get further
 	self.Switch(self.Device(os.Args[1:], os.Getenv)) // before all else: it may start the program's other form in its place
 	os.Exit(command.Main(root()))
 }

@@ -21,6 +21,10 @@ import (
 	"ossian/internal/tools/registry"
 )
 
+// Helper does the work of a tool's helper where the program was started as one, by itself; it does
+// not return then. It comes first in main, with the arguments behind the program's name.
+func Helper(args []string) { registry.Helper(args) }
+
 // Command returns the command.
 func Command() *cobra.Command {
 	c := &cobra.Command{

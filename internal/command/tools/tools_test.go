@@ -10,13 +10,12 @@ import (
 	"ossian/internal/command"
 	"ossian/internal/command/commandtest"
 	"ossian/internal/tools/mcp/mcptest"
-	"ossian/internal/tools/python"
 	"ossian/internal/tools/registry"
 )
 
 // TestMain: as an interpreter's helper this program does not get further.
 func TestMain(m *testing.M) {
-	python.Helper(os.Args[1:])
+	Helper(os.Args[1:])
 	os.Exit(m.Run())
 }
 

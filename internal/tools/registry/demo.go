@@ -59,6 +59,10 @@ func (d *Demo) source(client outbound.Options) (source.Backend, error) {
 	return nil, fmt.Errorf("there is no backend %.40q of the browser", d.Browser)
 }
 
+// Helper does the work of a helper process of Python's and does not return, where the program was
+// started as one.
+func Helper(args []string) { python.Helper(args) }
+
 // python makes the interpreter, or says why there is none.
 func (d *Demo) python(cfg *Config) (tools.Server, error) {
 	return python.New(python.Options{Backend: d.Python, Interpreter: d.Interpreter, WASM: d.WASM, JupyterFile: d.JupyterFile, Limits: cfg.Limits, Log: cfg.Log})
