@@ -9,6 +9,7 @@ type attack struct {
 	code string
 	want containment
 	wild bool // it would do harm where nothing contains it: not tried without a sandbox
+	slow bool // like those that end the interpreter it is not tried everywhere with every change
 }
 
 // A containment says what becomes of an escape.
@@ -167,10 +168,10 @@ call("name_to_handle_at", -100, b"/usr/lib", ctypes.byref(h), ctypes.byref(m), 0
 	{name: "socket by number", code: `call("socket", 2, 1, 0)`},
 	{name: "pair by number", code: `call("socketpair", 1, 1, 0, (ctypes.c_int * 2)())`},
 	{name: "connect", code: `socket.create_connection(("127.0.0.1", PORT), 1)`},
-	{name: "web", code: `import urllib.request; urllib.request.urlopen("http://127.0.0.1:PORT/", timeout=1)`},
+	{name: "web", code: `import urllib.request; urllib.request.urlopen("http://127.0.0.1:PORT/", timeout=1)`, slow: true},
 	{name: "name", code: `socket.getaddrinfo("localhost", 80)`},
 	{name: "event loop connects", code: `import asyncio
-asyncio.run(asyncio.open_connection("127.0.0.1", PORT))`},
+asyncio.run(asyncio.open_connection("127.0.0.1", PORT))`, slow: true},
 	{name: "descriptor of a socket", code: `socket.socket(fileno=3); socket.socket(fileno=4)`},
 
 	// Processes.
@@ -181,8 +182,8 @@ asyncio.run(asyncio.open_connection("127.0.0.1", PORT))`},
 	{name: "shell", code: `assert os.system("true") == 0`},
 	{name: "popen", code: `os.popen("id").read()`},
 	{name: "spawn", code: `os.posix_spawn("/bin/true", ["true"], {})`},
-	{name: "multiprocessing", code: `import multiprocessing; multiprocessing.get_context("fork").Process(target=int).start()`},
-	{name: "process pool", code: `import concurrent.futures as f; f.ProcessPoolExecutor(1).submit(int).result()`, wild: true},
+	{name: "multiprocessing", code: `import multiprocessing; multiprocessing.get_context("fork").Process(target=int).start()`, slow: true},
+	{name: "process pool", code: `import concurrent.futures as f; f.ProcessPoolExecutor(1).submit(int).result()`, wild: true, slow: true},
 	{name: "clone a process", code: `call("clone", 17, 0, 0, 0, 0)`, wild: true},
 	{name: "clone into namespaces", code: `call("clone", 17 | 0x10000000, 0, 0, 0, 0)`, wild: true},
 	{name: "clone memory alone", code: `call("clone", 0x100 | 0x4000, 0, 0, 0, 0)`, wild: true},
@@ -301,9 +302,9 @@ call("capset", ctypes.byref(H(0x20080522, 0)), (ctypes.c_uint32 * 6)(*[0xfffffff
 	// Too much of something.
 	{name: "memory at once", code: `len(bytearray(4 << 30))`, wild: true},
 	{name: "memory bit by bit", code: `held = []
-while True: held.append(bytearray(1 << 20))`, wild: true},
+while True: held.append(bytearray(1 << 20))`, wild: true, slow: true},
 	{name: "memory by objects", code: `x = []
-while True: x.append(" " * 100000 + str(len(x)))`, wild: true},
+while True: x.append(" " * 100000 + str(len(x)))`, wild: true, slow: true},
 	{name: "memory of a mapping", code: `mmap.mmap(-1, 8 << 30)`, wild: true},
 	{name: "a large number", code: `len(str(10 ** 10 ** 9))`, want: late, wild: true},
 	{name: "a large file", code: `f = open("large", "wb")

@@ -186,12 +186,13 @@ func TestAttacks(t *testing.T) {
 			o := newOutside(t)
 			server := newServer(backend, &Options{Limits: func() *limits.Set { return set }, Log: quiet})
 			s := server.Open(tools.Chain{})
-			fresh := true
+			fresh, tried := true, 0
 			began := time.Now()
 			for i := range attacks {
-				if attacks[i].want != refused && !all {
+				if (attacks[i].want != refused || attacks[i].slow) && !all {
 					continue
 				}
+				tried++
 				if fresh {
 					if result := s.Call(t.Context(), tools.Call{Arguments: o.replace.Replace(prelude)}); result.Outcome != tools.Done || strings.Contains(result.Text, "Traceback") {
 						t.Fatalf("before %s: %v %s", attacks[i].name, result.Outcome, result.Text)
@@ -199,7 +200,7 @@ func TestAttacks(t *testing.T) {
 				}
 				fresh = o.contained(t, s, set, &attacks[i])
 			}
-			t.Logf("%d attacks in %v", len(attacks), time.Since(began).Round(time.Millisecond))
+			t.Logf("%d attacks in %v", tried, time.Since(began).Round(time.Millisecond))
 			s.Close()
 			o.unharmed(t)
 			noChildren(t, o.victim.Process.Pid)
@@ -211,7 +212,7 @@ func TestAttacks(t *testing.T) {
 func (o *outside) contained(t *testing.T, s tools.Session, set *limits.Set, a *attack) bool {
 	t.Helper()
 	if a.want == late {
-		set[limits.ToolTime] = 200
+		set[limits.ToolTime] = 100
 		defer func() { set[limits.ToolTime] = time.Hour.Milliseconds() }()
 	}
 	result := s.Call(t.Context(), tools.Call{Arguments: o.attempted(a)})

@@ -52,8 +52,7 @@ func (c *capture) output() output {
 // followed returns an output with another behind it.
 func (o output) followed(by output) output {
 	if o.omitted == 0 {
-		o.head, o.tail = o.head+o.tail, ""
-		return output{o.head + by.head, by.tail, by.omitted}
+		return output{o.head + o.tail + by.head, by.tail, by.omitted}
 	}
 	if by.omitted == 0 {
 		return output{o.head, o.tail + by.head + by.tail, o.omitted}

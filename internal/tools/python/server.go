@@ -234,5 +234,10 @@ func newContainer() string {
 
 // full is the result when there was no slot.
 func (s *Server) full() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "[ERROR] The server is ending."
+	}
 	return fmt.Sprintf("[ERROR] All %d Python interpreters are in use. Try again later.", s.limits()[limits.PythonProcesses])
 }

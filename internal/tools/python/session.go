@@ -106,7 +106,7 @@ func (s *Server) call(ctx context.Context, h *holder, source string, set *limits
 		before = restarted
 	}
 	result := tools.Result{Text: before + whole.cut(textHead, textTail), Outcome: outcome}
-	if full := before + whole.cut(most-textTail, textTail); full != result.Text {
+	if full := before + whole.cut(max(0, most-textTail), textTail); full != result.Text {
 		result.Output = full
 	}
 	return result

@@ -192,6 +192,11 @@ func TestOutputs(t *testing.T) {
 	if most := int(set[limits.ToolResultBytes]) + 100; len(got.Output) > most || len(got.Output) < most-200 || !strings.HasSuffix(got.Text, strings.Repeat("y", textTail)) || !strings.Contains(got.Text, "bytes omitted") {
 		t.Errorf("%d and %d bytes", len(got.Text), len(got.Output))
 	}
+	set[limits.ToolResultBytes] = 1 << 10
+	got = s.Call(t.Context(), tools.Call{Arguments: "print('z' * 50000)"})
+	if len(got.Output) > textTail+100 || len(got.Text) > textTail+1200 || !strings.Contains(got.Text, "bytes omitted") {
+		t.Errorf("with little room: %d and %d bytes", len(got.Text), len(got.Output))
+	}
 	if got := s.Call(t.Context(), tools.Call{Arguments: "1"}); got.Output != "" || got.Text != "1\n" {
 		t.Errorf("%+v", got)
 	}
@@ -454,6 +459,41 @@ func TestNumpy(t *testing.T) {
 		}
 		if got.Text != "300.0\n" {
 			t.Errorf("%s: %v %s", layers, got.Outcome, got.Text)
+		}
+	}
+}
+
+// BenchmarkStart is from nothing to the output of the first call.
+func BenchmarkStart(b *testing.B) {
+	set := limits.Defaults()
+	backend := &sandboxed{sandbox.Config{Interpreter: host(b), Program: runner, Threads: threads}, func() *limits.Set { return set }}
+	var err error
+	if backend.config.Layers, err = sandbox.Choose(b.Context(), *backend.now(0)); err != nil {
+		b.Skip(err)
+	}
+	server := newServer(backend, &Options{Limits: backend.limits, Log: quiet})
+	for b.Loop() {
+		s := server.Open(tools.Chain{})
+		if got := s.Call(b.Context(), tools.Call{Arguments: "print(1)"}); got.Text != "1\n" {
+			b.Fatal(got.Text)
+		}
+		s.Close()
+	}
+}
+
+// BenchmarkCall is a call in an interpreter that is there.
+func BenchmarkCall(b *testing.B) {
+	set := small()
+	backend := &sandboxed{sandbox.Config{Interpreter: host(b), Program: runner, Threads: threads}, func() *limits.Set { return set }}
+	var err error
+	if backend.config.Layers, err = sandbox.Choose(b.Context(), *backend.now(0)); err != nil {
+		b.Skip(err)
+	}
+	s := newServer(backend, &Options{Limits: backend.limits, Log: quiet}).Open(tools.Chain{})
+	defer s.Close()
+	for b.Loop() {
+		if got := s.Call(b.Context(), tools.Call{Arguments: "print(1)"}); got.Text != "1\n" {
+			b.Fatal(got.Text)
 		}
 	}
 }

@@ -62,16 +62,16 @@ type exchange struct {
 // run goes on until the reply is complete.
 func (e *exchange) run(ctx context.Context) error {
 	p := e.process
-	looked := time.Now()
+	next := time.Now().Add(tick)
 	for !e.done {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if time.Since(looked) >= tick {
-			looked = time.Now()
+		if began := time.Now(); began.After(next) {
 			if err := e.look(); err != nil {
 				return err
 			}
+			next = time.Now().Add(max(tick, 10*time.Since(began))) // many files take a while
 		}
 		ends := []unix.PollFd{{Fd: int32(p.reply), Events: unix.POLLIN}, {Fd: int32(p.output), Events: unix.POLLIN}, {Fd: int32(p.errors), Events: unix.POLLIN}, {Fd: -1}}
 		if len(e.request) > 0 {

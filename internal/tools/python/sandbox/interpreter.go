@@ -32,7 +32,7 @@ const examineTime = 20 * time.Second
 const question = `import json, sys, sysconfig
 print(json.dumps({"path": sys.executable, "implementation": sys.implementation.name, "version": list(sys.version_info[:3]),
 "prefixes": [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix],
-"folders": list(sysconfig.get_paths().values()) + sys.path + [sysconfig.get_config_var("LIBDIR") or ""]}))`
+"folders": [sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib")] + [sysconfig.get_config_var("LIBDIR") or ""]}))`
 
 // An answer is what it says.
 type answer struct {
@@ -86,7 +86,11 @@ func (a *answer) interpreter() (*Interpreter, error) {
 	if loader != "" {
 		found.Runs = append(found.Runs, loader)
 	}
-	for _, path := range append(slices.Clone(a.Prefixes), a.Folders...) {
+	paths := slices.Clone(a.Folders)
+	for _, prefix := range a.Prefixes { // which may be somebody's home, or the whole system's
+		paths = append(paths, filepath.Join(prefix, "lib"), filepath.Join(prefix, "lib64"), filepath.Join(prefix, "pyvenv.cfg"))
+	}
+	for _, path := range paths {
 		if clean := filepath.Clean(path); filepath.IsAbs(path) && !slices.Contains(shared, clean) {
 			found.Reads = append(found.Reads, clean)
 		}

@@ -90,7 +90,7 @@ func prepare(config *Config) (*order, *folder, error) {
 	var made *folder
 	if !told.Spaces {
 		if told.Landlock < fullLandlock {
-			return nil, nil, fmt.Errorf("Landlock has version %d here, %d needed (Linux 6.12) without namespaces", told.Landlock, fullLandlock)
+			return nil, nil, fmt.Errorf("without namespaces version %[2]d of Landlock is needed (Linux 6.12), this system has %[1]d", told.Landlock, fullLandlock)
 		}
 		var err error
 		if made, err = newFolder(told.User); err != nil {
