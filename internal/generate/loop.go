@@ -224,17 +224,9 @@ func (j *Job) runCall(choice int, call *stepCall) {
 	}()
 	j.pumps.Go(func() {
 		defer cancel()
-		var got ran
-		select {
-		case got.result = <-ended:
-		case <-ctx.Done():
-			select {
-			case got.result = <-ended:
-			case <-j.loop.ctx.Done(): // nobody wants it
-				return
-			case <-time.After(lostAfter):
-				got.result, got.lost = tools.Result{Text: "Error: the tool did not end in time.", Outcome: tools.TimedOut}, true
-			}
+		got, wanted := j.await(ctx, cancel, ended)
+		if !wanted {
+			return
 		}
 		got.text = cutResult(j.model.Tokenizer, got.result.Text, int(j.service.cfg.Limits()[limits.ToolResultTokens]))
 		select {
@@ -242,6 +234,26 @@ func (j *Job) runCall(choice int, call *stepCall) {
 		case <-j.loop.ctx.Done():
 		}
 	})
+}
+
+// await waits for what a call gives, not much longer than its context lasts or the engine does.
+// Where the job has ended nobody wants it.
+func (j *Job) await(ctx context.Context, cancel context.CancelFunc, ended <-chan tools.Result) (got ran, wanted bool) {
+	select {
+	case got.result = <-ended:
+		return got, true
+	case <-ctx.Done():
+	case <-j.model.Engine.Ended(): // no step follows: the job learns that when it asks for one
+		cancel()
+	}
+	select {
+	case got.result = <-ended:
+	case <-j.loop.ctx.Done():
+		return got, false
+	case <-time.After(lostAfter):
+		got.result, got.lost = tools.Result{Text: "Error: the tool did not end in time.", Outcome: tools.TimedOut}, true
+	}
+	return got, true
 }
 
 // called runs a call. A panic of a tool is the end of the call alone.

@@ -470,18 +470,18 @@ func TestResponseMCPCalls(t *testing.T) {
 // A barrier is a call that waits for the test.
 type barrier struct{ entered, open chan struct{} }
 
-func newBarrier(t *testing.T) *barrier {
-	g := &barrier{make(chan struct{}, 8), make(chan struct{}, 8)}
-	t.Cleanup(func() { close(g.open) }) // nobody waits any more
-	return g
-}
+func newBarrier() *barrier { return &barrier{make(chan struct{}, 8), make(chan struct{}, 8)} }
+
+// lift lets all pass, so that servers can end.
+func (g *barrier) lift() { close(g.open) }
 
 func (g *barrier) pass() { g.entered <- struct{}{}; <-g.open }
 
 // TestResponseToolsLive: RS-D and RS-M. A client is told that a call runs while it runs: the call
 // does not end before the client has heard of it.
 func TestResponseToolsLive(t *testing.T) {
-	wait := newBarrier(t)
+	wait := newBarrier()
+	defer wait.lift()
 	box := runs(t, nil, registry.Config{Servers: []string{remoteBrowser(t, "http", "", wait.pass).Address, weatherPeer(t, wait.pass).Address}})
 	for _, tt := range []struct{ tool, script, told, ends string }{
 		{`{"type":"web_search"}`, call("browser.search", `{"query":"q"}`), "response.web_search_call.searching", "response.web_search_call.completed"},
@@ -517,7 +517,8 @@ func TestResponseToolsLive(t *testing.T) {
 // whoever asked for it has hung up before the call ends.
 func TestResponseMCPOutlivesPost(t *testing.T) {
 	var played stage
-	wait := newBarrier(t)
+	wait := newBarrier()
+	defer wait.lift()
 	box := runs(t, nil, registry.Config{Servers: []string{weatherPeer(t, wait.pass).Address}})
 	g := equip(t, box, played.next(call("weather.now", "{}"), call("weather.now", "{}"), "<|channel|>final<|message|>Rain.<|return|>"))
 	once := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
