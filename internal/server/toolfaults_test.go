@@ -242,4 +242,3 @@ func TestToolHangs(t *testing.T) {
 	}
 	g.idle()
 }
-
