@@ -147,12 +147,12 @@ func split(spec string) (name, address string) {
 }
 
 // begin makes a server in the background: to try one may take a while.
-func (r *Registry) begin(own *entry, make_ func() (tools.Server, error)) {
+func (r *Registry) begin(own *entry, open func() (tools.Server, error)) {
 	own.ready = make(chan struct{})
 	r.entries = append(r.entries, own)
 	r.working.Go(func() {
 		defer close(own.ready)
-		server, err := make_()
+		server, err := open()
 		if err != nil {
 			own.problem = strings.ReplaceAll(err.Error(), "\n", "; ")
 			return
