@@ -19,7 +19,7 @@ import (
 )
 
 // leaves may be imported by every package; they import no package of the project.
-var leaves = []string{"lazyregexp", "limits", "metrics", "nearest", "sample", "tensor", "watch", "wire"}
+var leaves = []string{"board", "lazyregexp", "limits", "metrics", "nearest", "sample", "tensor", "watch", "wire"}
 
 // imports is the table of ARCHITECTURE.md: what each package may import of the
 // project besides the leaves. A package that is not here may not exist. Adding an
@@ -28,6 +28,7 @@ var imports = map[string][]string{
 	"limits":               {},
 	"wire":                 {"limits"},
 	"wire/response":        {"limits", "wire"},
+	"board":                {},
 	"metrics":              {"limits"},
 	"nearest":              {},
 	"lazyregexp":           {},
@@ -101,7 +102,8 @@ var imports = map[string][]string{
 	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "tools", "wire/response"},
 	"wire/messages":        {"limits", "wire"},
 	"api/messages":         {"api", "api/chat", "generate", "host", "chat", "wire/messages"},
-	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "wire/response", "wire/messages"},
+	"web":                  {},
+	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "web", "wire/response", "wire/messages"},
 	"soak":                 {},
 	"store":                {"store/disk"},
 	"store/disk":           {},
