@@ -1,7 +1,7 @@
 // Serves gpt-oss's formats and the whole API with a model that plays a script, for
 // clients that want more of a model than ossian-tiny can do.
 //
-// usage: scripted FILE [SITE]
+// usage: scripted FILE [SITE | SERVER...]
 //
 // FILE has what the model says at each turn, separated by empty lines: harmony markup
 // behind <|start|>assistant, in which lines are joined. The turn that is played is the
@@ -11,7 +11,7 @@
 // 127.0.0.1, which it says on standard error, until it is interrupted.
 //
 // With SITE it runs tools: a browser of that folder, Python in its sandbox, and a server
-// of MCP that is called weather.
+// of MCP that is called weather. With addresses of servers of MCP (host:port) it has these.
 package main
 
 import (
@@ -49,19 +49,19 @@ const (
 
 func main() {
 	python.Helper(os.Args[1:]) // as an interpreter's helper the program does not get further
-	if len(os.Args) != 2 && len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: scripted FILE [SITE]")
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: scripted FILE [SITE | SERVER...]")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1], strings.Join(os.Args[2:], ""), os.Stderr); err != nil {
+	if err := run(ctx, os.Args[1], os.Args[2:], os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "scripted:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, file, site string, status io.Writer) error {
+func run(ctx context.Context, file string, tools []string, status io.Writer) error {
 	script, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -93,8 +93,8 @@ func run(ctx context.Context, file, site string, status io.Writer) error {
 	if cfg.Archive, err = store.NewMemory(store.Config{Bytes: 64 << 20}); err != nil {
 		return err
 	}
-	if site != "" {
-		box, err := openTools(site, log)
+	if len(tools) > 0 {
+		box, err := openTools(tools, log)
 		if err != nil {
 			return err
 		}

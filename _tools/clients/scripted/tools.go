@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -13,15 +14,19 @@ import (
 	"ossian/internal/tools/registry"
 )
 
-// openTools returns the tools that the server runs: those of the program, and the weather.
-func openTools(site string, log *slog.Logger) (*registry.Registry, error) {
-	address, err := serveWeather()
-	if err != nil {
-		return nil, err
-	}
+// openTools returns the tools that the server runs: servers of MCP, or, with a folder, those of the
+// program, and the weather.
+func openTools(servers []string, log *slog.Logger) (*registry.Registry, error) {
 	lim := limits.Defaults()
-	return registry.New(registry.Config{Servers: []string{"demo", address}, Demo: registry.Demo{Browser: "corpus", Corpus: site},
-		Version: name, Limits: func() *limits.Set { return lim }, Log: log})
+	cfg := registry.Config{Servers: servers, Version: name, Limits: func() *limits.Set { return lim }, Log: log}
+	if !strings.Contains(servers[0], ":") {
+		address, err := serveWeather()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Servers, cfg.Demo = []string{"demo", address}, registry.Demo{Browser: "corpus", Corpus: servers[0]}
+	}
+	return registry.New(cfg)
 }
 
 // serveWeather serves a server of MCP with a tool that works and one that fails, for as long as
