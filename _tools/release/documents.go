@@ -115,7 +115,7 @@ func billOfMaterials(modules []module, page []part, program string) ([]byte, err
 	}
 	for _, p := range page {
 		purl := "pkg:npm/" + p.name + "@" + p.version
-		bill.Components = append(bill.Components, component{Type: "library", Ref: purl, Name: p.name, Version: p.version, Purl: purl, Licenses: licensedAs(licenceID(p.licence))})
+		bill.Components = append(bill.Components, component{Type: "library", Ref: purl, Name: p.name, Version: p.version, Purl: purl, Licenses: licensedAs(p.ids()...)})
 		uses.DependsOn = append(uses.DependsOn, purl)
 	}
 	bill.Dependencies = []dependency{uses}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -42,4 +43,16 @@ func pageParts() (all []part, err error) {
 		all = append(all, part{name, version, licence})
 	}
 	return all, nil
+}
+
+// ids returns the ids of the licences that a part's text holds: of code that was taken over it
+// may have another's, too.
+func (p part) ids() (ids []string) {
+	flat := strings.ToLower(strings.Join(strings.Fields(p.licence), " "))
+	for _, known := range licences {
+		if strings.Contains(flat, strings.ToLower(known.says)) && !slices.Contains(ids, known.id) && !(known.id == "BSD-2-Clause" && slices.Contains(ids, "BSD-3-Clause")) {
+			ids = append(ids, known.id)
+		}
+	}
+	return ids
 }

@@ -8,7 +8,6 @@ import { chats } from "./chats";
 import { bytes, compact, count, shown } from "./format";
 import { Icon } from "./icons";
 import { keepText, keptText } from "./kept";
-import { contextOf } from "./message";
 import { place } from "./places";
 import { preferences, touch } from "./preferences";
 import type { Attachment, Message } from "./tree";
@@ -204,7 +203,7 @@ function Context({ text, files }: { text: string; files: Attachment[] }) {
         const path = text.trim() === "" && files.length === 0 ? chats.path() : [...chats.path(), question];
         const answer = await post("/v1/responses/input_tokens", await chats.body(path), abort.signal, true);
         const tokens = Number((await answer.json()).input_tokens);
-        const of = await contextOf();
+        const of = await chats.context();
         if (!abort.signal.aborted && tokens >= 0) setCounted({ tokens, of });
       } catch {
         if (!abort.signal.aborted) setCounted(undefined); // sending says what is wrong

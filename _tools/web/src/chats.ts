@@ -214,6 +214,14 @@ class Chats {
     return body;
   }
 
+  // context is that of the model that answers, in tokens; 0 = unknown.
+  async context(): Promise<number> {
+    const told = await info().catch(() => undefined);
+    const wanted = this.settings().model;
+    const model = told?.models.find((m) => m.id === wanted) ?? told?.models[0];
+    return model?.max_model_len ?? model?.context_window ?? 0;
+  }
+
   private async answer(conversation: Conversation, parent: string, change: Partial<Sampling> & { truncation?: string } = {}): Promise<void> {
     const tree = await this.treeOf(conversation.id);
     const message: Message = { id: newId(), conversation: conversation.id, parent, created: Date.now(), role: "answer", text: "", files: [], approvals: [], answer: newAnswer(), owner: tab };

@@ -3,7 +3,6 @@
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Answer, approvalsWanted, contentText, type Item, outputTokens, textOf, writingTime } from "./answer";
-import { info } from "./api";
 import { Box } from "./box";
 import { useCell } from "./cell";
 import { chats, type Run, toolName } from "./chats";
@@ -13,7 +12,7 @@ import { bytes, count, duration, rate, several, shown } from "./format";
 import { Icon } from "./icons";
 import { cited, Link, Markdown, type Source } from "./markdown";
 import { keyDialog, place, settingsAt } from "./places";
-import { type Message, said, type Sampling, type Tree } from "./tree";
+import { type Message, said, type Sampling } from "./tree";
 import { isWork, pretty, Work } from "./work";
 
 interface Props {
@@ -208,7 +207,7 @@ function Waiting({ answer, run, foreign }: { answer: Answer; run?: Run; foreign:
   if (run?.note) {
     const left = Math.max(0, Math.ceil(((run.resume ?? 0) - performance.now()) / 1000));
     return (
-      <p class="waiting" data-testid="error">
+      <p class="waiting" data-testid={chats.ready.get() === "loading" ? "waiting" : "error"}>
         {shown(capital(run.note).replace(/\.$/, ""))}{run.resume && chats.ready.get() === "ready" ? `. Trying again in ${left} s` : ""}{" "}
         <button type="button" class="quiet" onClick={() => run.abort.abort()}>Do not wait</button>
       </p>
@@ -349,13 +348,3 @@ function ApprovalCards({ wanted }: { wanted: Item[] }) {
     </section>
   );
 }
-
-// contextOf is the context of the model that answers, in tokens; 0 = unknown.
-export async function contextOf(): Promise<number> {
-  const told = await info().catch(() => undefined);
-  const wanted = chats.settings().model;
-  const model = told?.models.find((m) => m.id === wanted) ?? told?.models[0];
-  return model?.max_model_len ?? model?.context_window ?? 0;
-}
-
-export type { Tree };
