@@ -94,7 +94,6 @@ var imports = map[string][]string{
 	"tools/browser/page":   {},
 	"tools/python":         {"soak", "tools", "tools/python/sandbox", "tools/python/wasm", "tools/python/jupyter"},
 	"tools/mcp":            {"chat/declare", "tools"},
-	"tools/python":         {"soak", "tools", "tools/python/jupyter", "tools/python/sandbox", "tools/python/wasm"},
 	"tools/python/jupyter": {},
 	"tools/python/sandbox": {},
 	"tools/python/wasm":    {},
