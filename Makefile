@@ -130,6 +130,17 @@ smollm2:
 clients:
 	PYTHON=$(PYTHON) ./_tools/clients/run.sh $(MODELS)/clients
 
+# The published evaluation of gpt-oss itself against Ossian, and ossian eval beside it; and whether it
+# still makes the goldens of internal/eval. Needs Python 3.12.
+.PHONY: evaluations
+evaluations:
+	$(PYTHON) -m venv $(MODELS)/eval
+	$(MODELS)/eval/bin/pip install -q -r _tools/eval/requirements.txt
+	$(GO) build -o bin/ossian ./cmd/ossian
+	$(MODELS)/eval/bin/python _tools/eval/reference.py bin/ossian
+	rm -rf $(MODELS)/eval/goldens && $(MODELS)/eval/bin/python _tools/eval/golden.py $(MODELS)/eval/goldens
+	cd $(MODELS)/eval/goldens && for file in $$(find . -type f); do cmp $$file $(CURDIR)/internal/eval/$$file || exit 1; done
+
 # Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
 tokens: .venv/installed
 	PATH="$$PWD/.venv/bin:$$PATH" sh _tools/tokens/fetch.sh
