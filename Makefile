@@ -11,7 +11,7 @@ SOAK        ?= 1
 TOOLS        = $(filter-out ./_tools/clients/go/,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
 .PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates grammars reference smollm2 tinymodel performance llamacpp \
-	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench
+	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench soak-eval
 
 check: fmt vet lint race purego cross generate fuzz
 
@@ -30,7 +30,7 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal watch wire/... cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine eval/... generate host hub kv lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja ./internal/grammar
 
 # Without assembly: the kernels, whole models, and what the commands answer.
@@ -102,6 +102,9 @@ soak-grammar:
 soak-bench:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|Resume|KilledSweep|SearchNoise|RandomPublished|Coverage|HostileFiles)' \
 		./internal/stat ./internal/bench/... ./internal/command/bench ./cmd/ossian
+
+soak-eval:
+	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(Coverage|FalseAlarms|Killed|BuiltIn|BothAPIs)$$' ./internal/eval ./internal/command/eval
 
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...

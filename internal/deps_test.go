@@ -108,7 +108,7 @@ var imports = map[string][]string{
 	"bench/client":         {"bench", "bench/dataset", "bench/report", "bench/scripted", "chat", "ckpt", "load", "plan", "tiny", "token", "bench/jsonstyle"},
 	"bench/offline":        {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":       {},
-	"eval":                 {"bench/jsonfile", "eval/ask", "eval/task", "lab/check/exposition", "stat"},
+	"eval":                 {"bench/jsonfile", "eval/ask", "eval/task", "lab/check/exposition", "stat", "store/disk"},
 	"eval/ask":             {},
 	"eval/report":          {"bench/chart", "bench/jsonstyle", "eval", "stat"},
 	"eval/score":           {},

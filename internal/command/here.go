@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"sync"
 	"time"
 )
 
@@ -42,4 +44,27 @@ func (start Start) Ready(ctx context.Context, args []string, log io.Writer) (bas
 			return base, stop, nil
 		}
 	}
+}
+
+// A sharedWriter lets several goroutines write: a server in this process logs where its client
+// writes.
+type sharedWriter struct {
+	mu sync.Mutex // held while to is written to
+	to io.Writer
+}
+
+// Shared returns a writer that several goroutines may use. Files can be used so anyway, and
+// what is a terminal has to stay one.
+func Shared(to io.Writer) io.Writer {
+	if _, file := to.(*os.File); file {
+		return to
+	}
+	return &sharedWriter{to: to}
+}
+
+// Write implements io.Writer.
+func (w *sharedWriter) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(text)
 }

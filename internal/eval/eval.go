@@ -75,7 +75,6 @@ type runner struct {
 	live    *Live
 	mu      sync.Mutex // guards items
 	items   [][]Item   // by run; in the order in which answers came
-	stopped error      // guarded by mu: why the run was ended from within
 }
 
 // A plannedRun is one combination of set, model and effort.

@@ -19,12 +19,14 @@ import (
 	"ossian/internal/bench/jsonfile"
 	"ossian/internal/eval/ask"
 	"ossian/internal/eval/task"
+	"ossian/internal/store/disk"
 )
 
 // Names of the files of a run in its folder.
 const (
 	logName  = "answers.jsonl"
 	textName = "texts.jsonl"
+	lockName = "lock"
 )
 
 const (
@@ -72,6 +74,7 @@ type line struct {
 // A journal is the log of a run: each answer is written when it comes, before it counts. What was
 // written outlives the process at once and the machine soon after. A nil journal keeps nothing.
 type journal struct {
+	lock  *os.File   // held while the journal is open: one run writes a folder at a time
 	mu    sync.Mutex // guards all below
 	file  *os.File
 	size  int64 // bytes of whole lines
@@ -89,11 +92,29 @@ type kept struct {
 	size  int64 // bytes of whole lines
 }
 
-// openJournal begins the log of a folder, or goes on with the one that is there.
+// openJournal begins the log of a folder, or goes on with the one that is there. The folder is this
+// run's until the journal is closed.
 func openJournal(dir string, head header, resume bool) (*journal, *kept, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, err
 	}
+	lock, got, err := disk.Lock(filepath.Join(dir, lockName), false)
+	if err == nil && !got {
+		err = fmt.Errorf("%s: another run writes there; let it end, or choose another --out", dir)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	j, old, err := open(dir, head, resume)
+	if err != nil {
+		return nil, nil, errors.Join(err, lock.Close())
+	}
+	j.lock = lock
+	return j, old, nil
+}
+
+// open is openJournal, the lock held.
+func open(dir string, head header, resume bool) (*journal, *kept, error) {
 	path := filepath.Join(dir, logName)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -268,9 +289,9 @@ func (j *journal) close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err != nil {
-		return j.file.Close()
+		return errors.Join(j.file.Close(), j.lock.Close())
 	}
-	return errors.Join(j.file.Sync(), j.file.Close())
+	return errors.Join(j.file.Sync(), j.file.Close(), j.lock.Close())
 }
 
 // A textFile has prompts and answers. A nil one keeps nothing.

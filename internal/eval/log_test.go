@@ -55,6 +55,9 @@ func TestLogTorn(t *testing.T) {
 	if err != nil || len(kept.items) != 2 {
 		t.Fatalf("%+v, %v", kept, err)
 	}
+	if _, _, err := openJournal(dir, header{Schema: schema}, true); err == nil || !strings.Contains(err.Error(), "another run writes there") {
+		t.Errorf("a second run: %v", err)
+	}
 	if err := j.append(&Item{Question: 2, Outcome: Right, Calls: map[string]int{"x": 2}}); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func Command(here Serve) *cobra.Command {
 	// A terminal that closes interrupts: servers that were started for a measurement are in
 	// process groups of their own and would stay, and results would be lost.
 	c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
-		cmd.SetErr(shared(cmd.ErrOrStderr()))
+		cmd.SetErr(command.Shared(cmd.ErrOrStderr()))
 		if !signal.Ignored(syscall.SIGHUP) {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 			context.AfterFunc(ctx, stop)

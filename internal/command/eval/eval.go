@@ -101,7 +101,7 @@ func (f *flags) add(c *cobra.Command) {
 func (f *flags) run(cmd *cobra.Command, names []string, start command.Start) (err error) {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	status := cmd.ErrOrStderr()
+	status := command.Shared(cmd.ErrOrStderr())
 	o, err := f.options(ctx, cmd, names)
 	if err != nil {
 		return command.WithStatus(statusInvalid, err)

@@ -430,7 +430,7 @@ func TestNoText(t *testing.T) {
 				t.Errorf("no notice: %.100s", text)
 			}
 		}
-		if len(names) != 3+4+map[bool]int{true: 1}[keep] || (shown > 0) != keep {
+		if len(names) != 4+4+map[bool]int{true: 1}[keep] || (shown > 0) != keep {
 			t.Errorf("%d files, %d of them with texts", len(names), shown)
 		}
 	}

@@ -95,13 +95,14 @@ func verdict(out *eval.Result) (class, words string) {
 func forest(out *eval.Result) (template.HTML, error) {
 	f := chart.Forest{Name: "scores", Title: "Scores by the published rule, with the interval for questions like these", Unit: "%"}
 	for _, run := range out.Runs {
-		effect := chart.Effect{Label: chart.Drawable(run.Label() + ", " + run.Effort), Low: math.NaN(), High: math.NaN(), Kept: true}
-		if s := run.Reference; s != nil {
-			effect.Value, effect.Text = 100*s.Mean, percent(s.Mean)
-			if s.Sample != nil {
-				effect.Low, effect.High = 100*s.Sample.Low, 100*s.Sample.High
-				effect.Text += " (" + interval(s.Sample.Interval) + ")"
-			}
+		s := run.Reference
+		if s == nil {
+			continue // nothing was answered
+		}
+		effect := chart.Effect{Label: chart.Drawable(run.Label() + ", " + run.Effort), Value: 100 * s.Mean, Low: math.NaN(), High: math.NaN(), Kept: true, Text: percent(s.Mean)}
+		if s.Sample != nil {
+			effect.Low, effect.High = 100*s.Sample.Low, 100*s.Sample.High
+			effect.Text += " (" + interval(s.Sample.Interval) + ")"
 		}
 		f.Effects = append(f.Effects, effect)
 	}

@@ -107,7 +107,9 @@ func TestCompat(t *testing.T) {
 	if err := json.Unmarshal(files[1].Data, &all); err != nil || len(all.HTMLs)+len(all.Convos) != 0 || len(all.Metadata["example_level_metadata"]) != 7 || len(all.Metrics) != 3 {
 		t.Errorf("%v, %+v", err, all)
 	}
-	texts := func(*eval.RunResult, *eval.Item) (prompt, answer, right string, ok bool) { return "<p>", "a", "B", true }
+	texts := func(*eval.RunResult, *eval.Item) (prompt, answer, right string, ok bool) {
+		return "<p>", "a", "B", true
+	}
 	if files, err = Compat(out, out.Runs[0], texts); err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,19 @@ package task
 
 import (
 	"compress/gzip"
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"ossian/internal/hub"
 )
 
 // golden is what the reference asks for one way to call it.
@@ -193,6 +198,58 @@ func TestBadData(t *testing.T) {
 	}
 	if _, err := Find("gpqq"); err == nil || !strings.Contains(err.Error(), "did you mean gpqa") {
 		t.Errorf("unknown task: %v", err)
+	}
+}
+
+// TestSources: data come over https and from a hub, into its cache; not by a redirect to http.
+func TestSources(t *testing.T) {
+	content, err := os.ReadFile("testdata/gpqa.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha1.Sum(append(fmt.Appendf(nil, "blob %d\x00", len(content)), content...))
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/a/gpqa.csv", "/datasets/org/set/resolve/" + commit + "/gpqa_diamond.csv":
+			w.Write(content)
+		case "/away":
+			http.Redirect(w, r, "http://example.com/", http.StatusFound)
+		case "/endless":
+			for range maxFile>>20 + 1 {
+				w.Write(make([]byte, 1<<20))
+			}
+		case "/api/datasets/org/set/revision/main":
+			json.NewEncoder(w).Encode(map[string]any{"sha": commit})
+		case "/api/datasets/org/set/tree/" + commit:
+			json.NewEncoder(w).Encode([]map[string]any{{"type": "file", "path": "gpqa_diamond.csv", "size": len(content), "oid": hex.EncodeToString(sum[:])}})
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	secure, endpoint := httptest.NewTLSServer(answer), httptest.NewServer(answer)
+	defer secure.Close()
+	defer endpoint.Close()
+	from := Sources{Transport: secure.Client().Transport, Hub: func() (hub.Config, error) {
+		return hub.Config{Endpoint: endpoint.URL, Cache: t.TempDir()}, nil
+	}}
+	task, err := Find("gpqa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, err := open(t, "gpqa", false, "testdata/gpqa.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range []string{secure.URL + "/a/gpqa.csv", "hf:org/set", "hf:org/set@main/gpqa_diamond.csv"} {
+		if set, err := task.Open(t.Context(), from, []string{source}, false); err != nil || set.SHA256 != local.SHA256 {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+	for source, want := range map[string]string{secure.URL + "/none": "404", secure.URL + "/away": "redirected away from https", secure.URL + "/endless": "more than 64 MiB", "hf:org/none": "not found", "hf:org/set/x.csv": `holds no file "x.csv"`} {
+		if _, err := task.Open(t.Context(), from, []string{source}, false); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), source) {
+			t.Errorf("%s: %v; want %q", source, err, want)
+		}
 	}
 }
 
