@@ -68,13 +68,13 @@ type job struct {
 
 // A runner is an evaluation on its way.
 type runner struct {
-	o       Options
-	plan    []plannedRun
-	log     *journal  // nil = nothing is kept
-	texts   *textFile // nil = no texts are kept
-	live    *Live
-	mu      sync.Mutex // guards items
-	items   [][]Item   // by run; in the order in which answers came
+	o     Options
+	plan  []plannedRun
+	log   *journal  // nil = nothing is kept
+	texts *textFile // nil = no texts are kept
+	live  *Live
+	mu    sync.Mutex // guards items
+	items [][]Item   // by run; in the order in which answers came
 }
 
 // A plannedRun is one combination of set, model and effort.

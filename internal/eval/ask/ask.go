@@ -97,6 +97,7 @@ func (c *Config) Ask(ctx context.Context, prompt string, seed *int64) (Answer, e
 		}
 		if try > c.Retries {
 			answer.Outcome, answer.Error = Failed, oneLine(again.Error())
+			answer.Text, answer.Thought = "", "" // a part of an answer is none
 			return answer, nil
 		}
 		if err := c.sleep(ctx, wait(try, again)); err != nil {

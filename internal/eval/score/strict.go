@@ -1,6 +1,7 @@
 package score
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,39 +84,40 @@ type box struct {
 	at     int // of its first byte in the text
 }
 
-// boxed returns the boxes of a text that are not empty, in their order, those within others too.
+// boxed returns the boxes of a text that are not empty, by where they begin, those within others
+// too. A brace behind a backslash is text. It takes one pass: models that loop open boxes without end.
 func boxed(text string) (all []box) {
 	const begin = `\boxed{`
-	for from := 0; ; {
-		at := strings.Index(text[from:], begin)
-		if at < 0 {
-			return all
-		}
-		from += at + len(begin)
-		if end := closing(text[from:]); end >= 0 && strings.TrimSpace(text[from:from+end]) != "" {
-			all = append(all, box{text[from : from+end], from})
-		}
-	}
-}
-
-// closing is where the brace is that closes the one before text; -1 where none does. A brace behind
-// a backslash is text.
-func closing(text string) int {
-	depth := 1
+	const plain = -1
+	var open []int // braces: where the inside of a box begins, or plain
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '\\':
-			i++
+			if strings.HasPrefix(text[i:], begin) {
+				i += len(begin) - 1
+				open = append(open, i+1)
+			} else if !strings.HasPrefix(text[i+1:], begin) {
+				i++
+			}
 		case '{':
-			depth++
+			open = append(open, plain)
 		case '}':
-			if depth--; depth == 0 {
-				return i
+			if len(open) == 0 {
+				continue
+			}
+			from := open[len(open)-1]
+			open = open[:len(open)-1]
+			if from != plain && strings.TrimSpace(text[from:i]) != "" {
+				all = append(all, box{text[from:i], from})
 			}
 		}
 	}
-	return -1
+	slices.SortFunc(all, func(a, b box) int { return a.at - b.at })
+	return all
 }
+
+// mostInside is how many bytes a box with an integer has.
+const mostInside = 2 * mostDigits
 
 // Largest is the greatest answer of a problem of AIME.
 const Largest = 999
@@ -137,6 +139,9 @@ func StrictInteger(text string, low, high int64) string {
 		return ""
 	}
 	inside := all[len(all)-1].inside
+	if len(inside) > mostInside {
+		return ""
+	}
 	for wrappers.MatchString(inside) {
 		inside = wrappers.ReplaceAllString(inside, "$1")
 	}

@@ -71,6 +71,21 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestLoops: texts of models that say the same for ever are read in one pass, not in one for each
+// of their braces.
+func TestLoops(t *testing.T) {
+	for _, piece := range []string{`\boxed{`, `\boxed{\text{`, "Answer: ", "(A", "**", `{\`, "1 ", "option "} {
+		text := strings.Repeat(piece, 200_000/len(piece))
+		if got := StrictInteger(text, 0, Largest); got != "" {
+			t.Errorf("%q for ever: %q", piece, got)
+		}
+		_, _, _ = StrictChoice(text), ReferenceChoice(text), ReferenceInteger(text)
+	}
+	if got := StrictInteger(strings.Repeat(`\boxed{`, 50_000)+"7"+strings.Repeat("}", 50_000), 0, Largest); got != "7" {
+		t.Errorf("boxes in boxes: %q", got)
+	}
+}
+
 func FuzzExtraction(f *testing.F) {
 	for _, seed := range []string{"", "**", `\boxed{\text{A}}`, "Answer: (C)", `\boxed{{{`, "framebox{1,2}", "\xff\\boxed{\xfe}", "Answer\u00a0B"} {
 		f.Add(seed)

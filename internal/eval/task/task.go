@@ -271,7 +271,7 @@ func (t *Task) prompt(q *Question, order []int) string {
 func (s *Set) Entries(repeats, examples int) (entries []Entry) {
 	random := dataset.NewPython(0)
 	list := upTo(len(s.Questions))
-	if examples > 0 && examples < len(list) {
+	if examples > 0 && examples <= len(list) {
 		list = random.Sample(len(list), examples)
 	}
 	for repeat := range repeats {
