@@ -129,7 +129,8 @@ func (r *RunResult) Label() string {
 	return r.Task + " with " + strings.Join(r.Tools, ", ")
 }
 
-// Known are the hashes of the data sets that published scores are of, by task.
+// known are the hashes of the data sets that published scores are of, by task. Nobody has published
+// one yet.
 var known = map[string][]string{}
 
 // result puts the answers together. asked is why not all are there; nil = they are.

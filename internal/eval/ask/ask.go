@@ -106,7 +106,8 @@ func (c *Config) Ask(ctx context.Context, prompt string, seed *int64) (Answer, e
 	}
 }
 
-// body is the request. The order of members is that of the published evaluation.
+// body is the request: the members that the published evaluation sends, those of a stream, and what
+// was asked for beyond that.
 func (c *Config) body(prompt string, seed *int64) ([]byte, error) {
 	message := []map[string]string{{"role": "user", "content": prompt}}
 	members := map[string]any{"model": c.Model, "temperature": c.Temperature, "stream": true}

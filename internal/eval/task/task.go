@@ -55,7 +55,7 @@ type Task struct {
 	generate func() []record // built-in tasks; nil = data is read
 }
 
-// published are the tasks that the guide judges a deployment by, and those that need no data.
+// builtIn are the tasks that gpt-oss deployments are judged by, and those that need no data.
 func builtIn() []*Task {
 	return []*Task{
 		{Name: "gpqa", Kind: Choice, rows: 198, files: []string{"gpqa_diamond.csv"}, question: "Question", answer: "Correct Answer",
