@@ -11,7 +11,7 @@ SOAK        ?= 1
 TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/web/%,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
 .PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
-	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench
+	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench soak-eval
 
 check: fmt vet lint race purego cross generate web-test fuzz
 
@@ -30,7 +30,7 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal tools/... watch wire/... cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine eval/... generate host hub kv lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal tools/... watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja ./internal/grammar
 
 # Without assembly: the kernels, whole models, and what the commands answer.
@@ -104,6 +104,9 @@ soak-bench:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|Resume|KilledSweep|SearchNoise|RandomPublished|Coverage|HostileFiles)' \
 		./internal/stat ./internal/bench/... ./internal/command/bench ./cmd/ossian
 
+soak-eval:
+	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(Coverage|FalseAlarms|Killed|BuiltIn|BothAPIs)$$' ./internal/eval ./internal/command/eval
+
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...
 
@@ -134,6 +137,17 @@ clients:
 # Servers of the published MCP SDKs, and gpt-oss's own with GPT_OSS, against the client.
 mcp:
 	PYTHON=$(PYTHON) ./_tools/mcp/run.sh $(MODELS)/mcp
+
+# The published evaluation of gpt-oss itself against Ossian, and ossian eval beside it; and whether it
+# still makes the goldens of internal/eval. Needs Python 3.12.
+.PHONY: evaluations
+evaluations:
+	$(PYTHON) -m venv $(MODELS)/eval
+	$(MODELS)/eval/bin/pip install -q -r _tools/eval/requirements.txt
+	$(GO) build -o bin/ossian ./cmd/ossian
+	$(MODELS)/eval/bin/python _tools/eval/reference.py bin/ossian
+	rm -rf $(MODELS)/eval/goldens && $(MODELS)/eval/bin/python _tools/eval/golden.py $(MODELS)/eval/goldens
+	cd $(MODELS)/eval/goldens && for file in $$(find . -type f); do cmp $$file $(CURDIR)/internal/eval/$$file || exit 1; done
 
 # Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
 tokens: .venv/installed

@@ -117,6 +117,11 @@ var imports = map[string][]string{
 	"bench/client":         {"bench", "bench/dataset", "bench/report", "bench/scripted", "chat", "ckpt", "load", "plan", "tiny", "token", "bench/jsonstyle"},
 	"bench/offline":        {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":       {},
+	"eval":                 {"bench/jsonfile", "eval/ask", "eval/task", "lab/check/exposition", "stat", "store/disk"},
+	"eval/ask":             {},
+	"eval/report":          {"bench/chart", "bench/jsonstyle", "eval", "stat"},
+	"eval/score":           {},
+	"eval/task":            {"bench/dataset", "bench/jsonfile", "eval/score", "hub"},
 	"bench/sweep":          {"bench/jsonfile", "stat"},
 	"lab/check/exposition": {},
 	"lab/check":            {"bench", "bench/resultfile", "bench/sweep", "lab/check/exposition", "lab/engines", "lab/predict", "lab/predict/machine", "plan", "stat"},
@@ -153,6 +158,7 @@ var imports = map[string][]string{
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
 	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "self", "terminal", "tiny", "token", "bench/jsonstyle"},
 	"command/check":       {"bench", "bench/client", "bench/report", "ckpt", "command", "lab/check", "lab/engines", "lab/predict", "lab/predict/machine", "load", "plan", "terminal", "tiny"},
+	"command/eval":        {"bench/jsonfile", "command", "eval", "eval/ask", "eval/report", "eval/task", "hub", "load", "terminal"},
 	"command/inspect":     {"ckpt", "command", "load", "model", "plan", "terminal"},
 	"command/lab":         {"bench/report", "bench/sweep", "command", "lab", "lab/engines", "lab/forecast", "lab/ledger", "lab/measure", "lab/planfile", "lab/predict", "lab/predict/calibrate", "lab/predict/local", "lab/predict/machine", "lab/report", "lab/simulate", "lab/size", "lab/verify", "load", "plan", "self", "terminal", "tiny"},
 	"command/pull":        {"ckpt", "command", "hub", "load", "terminal"},
@@ -161,11 +167,11 @@ var imports = map[string][]string{
 	"command/store":       {"command", "store", "terminal"},
 	"command/tools":       {"command", "config", "terminal", "tools/registry"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools", "self"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/eval", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools", "self"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
-var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools"}
+var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/eval", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools"}
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
@@ -178,7 +184,7 @@ var thirdParty = map[string][]string{
 	"codeberg.org/go-fonts":                {"bench/chart"},
 	"golang.org/x/image":                   {"bench/chart"},
 	"github.com/prometheus":                {"metrics"},
-	"go.yaml.in/yaml":                      {"config", "lab/planfile"},
+	"go.yaml.in/yaml":                      {"config", "eval", "eval/task", "lab/planfile"},
 	"github.com/spf13/cobra":               commands,
 	"github.com/spf13/pflag":               {"command", "command/bench", "command/run", "load"},
 	"charm.land/bubbletea/v2":              {"terminal"},

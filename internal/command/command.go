@@ -94,7 +94,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	args = spelled(root, args)
 	root.SetArgs(args)
 	found, rest, err := root.Find(args)
-	if err != nil || found.DisableFlagParsing || !found.HasSubCommands() {
+	if err != nil || found.DisableFlagParsing || !found.HasSubCommands() || found.Annotations[ownWords] != "" {
 		return root.ExecuteContext(ctx)
 	}
 	rest = slices.DeleteFunc(slices.Clone(rest), func(word string) bool { return word == "-h" || word == "--help" })
@@ -177,6 +177,15 @@ func Family(c *cobra.Command) *cobra.Command {
 		}
 		return unknownMember(c, args[0])
 	}
+	return c
+}
+
+// ownWords is the annotation of commands that have others below them and take words of their own.
+const ownWords = "own words"
+
+// TakesWords makes a command that has others take words that name none of them.
+func TakesWords(c *cobra.Command) *cobra.Command {
+	c.Annotations = map[string]string{ownWords: "yes"}
 	return c
 }
 

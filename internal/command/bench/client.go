@@ -59,7 +59,7 @@ var several = []string{"--goodput", "--metadata", "--header", "--compare", "--lo
 var aliases = map[string]string{"disable-stream": "no-stream", "extra-request-body": "extra-body", "warmup-requests": "num-warmups", "output-details": "save-detailed", "tokenize-prompt": "prompt-token-ids"}
 
 // serveCommand is ossian bench serve.
-func serveCommand(here start) *cobra.Command {
+func serveCommand(here command.Start) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Send a workload to a server and report times and rates",
