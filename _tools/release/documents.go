@@ -90,14 +90,17 @@ type (
 	}
 )
 
-// billOfMaterials returns the modules of a release in CycloneDX 1.6. It has no date and no
-// chance in it: equal releases have equal bills.
-func billOfMaterials(modules []module, program string) ([]byte, error) {
+// billOfMaterials returns the modules of a release, and the packages of its page, in CycloneDX
+// 1.6. It has no date and no chance in it: equal releases have equal bills. Without a version the
+// product has the one that the program was stamped with.
+func billOfMaterials(modules []module, page []component, program, version string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return nil, err
 	}
-	version := info.Main.Version
+	if version == "" {
+		version = info.Main.Version
+	}
 	product := component{Type: "application", Ref: "ossian", Name: "ossian", Version: version, Purl: "pkg:golang/ossian@" + version, Licenses: licensedAs("Apache-2.0")}
 	standard := component{Type: "library", Ref: "std", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"),
 		Purl: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go"), Licenses: licensedAs("BSD-3-Clause")}
@@ -109,6 +112,10 @@ func billOfMaterials(modules []module, program string) ([]byte, error) {
 		bill.Components = append(bill.Components, component{Type: "library", Ref: purl, Name: m.Path, Version: m.Version, Purl: purl,
 			Licenses: licensedAs(m.ids()...), Properties: []property{{"go.sum", m.Sum}}})
 		uses.DependsOn = append(uses.DependsOn, purl)
+	}
+	for _, p := range page {
+		bill.Components = append(bill.Components, p)
+		uses.DependsOn = append(uses.DependsOn, p.Ref)
 	}
 	bill.Dependencies = []dependency{uses}
 	bill.SerialNumber = serial(bill)

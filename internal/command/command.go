@@ -34,6 +34,9 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 		SilenceErrors: true,
 		Version:       Version(),
 	}
+	if revision := Revision(); revision != "" {
+		c.Version += " (" + revision + ")"
+	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Suggest(c.Flags(), err) })
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -188,12 +191,4 @@ func unknownMember(c *cobra.Command, word string) error {
 	}
 	path := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") // with which every error begins
 	return fmt.Errorf("%s has no command %.60q: want one of %s", path, word, strings.Join(names, ", "))
-}
-
-// Version is the version of the module, or of the commit it was built from.
-func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
 }
