@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -54,43 +55,64 @@ func TestRun(t *testing.T) {
 		container := exec.Command("runc", "--root", state, "run", "--bundle", bundle, "ossian-image-test")
 		stop := func() { command(t, "runc", "--root", state, "kill", "ossian-image-test", "TERM") }
 		answersAndDrains(t, container, port, stop)
+		endsAtOnce(t, exec.Command("runc", "--root", state, "run", "--bundle", bundle, "ossian-image-test"), port, stop)
 	})
-	t.Run("bubblewrap", func(t *testing.T) {
-		need(t, "bwrap", "tar")
-		root := t.TempDir()
-		command(t, "tar", "-xzf", filepath.Join(dir, "layer-"+runtime.GOARCH+".tar.gz"), "-C", root)
-		for _, place := range []string{"proc", "dev"} { // others put these there themselves
-			if err := os.Mkdir(filepath.Join(root, place), 0o755); err != nil {
-				t.Fatal(err)
+	for name, test := range map[string]struct{ args, says []string }{
+		"bubblewrap": {[]string{"--uid", "65532", "--gid", "65532", "--setenv", "HOME", "/home/ossian"}, []string{"mkdir /home/ossian"}},
+		// A user that the image does not know, as some clusters choose one, no home, no /tmp.
+		"bare": {[]string{"--uid", "1000620000", "--gid", "0"}, []string{"no home directory is set"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			need(t, "bwrap", "tar")
+			root := t.TempDir()
+			command(t, "tar", "-xzf", filepath.Join(dir, "layer-"+runtime.GOARCH+".tar.gz"), "-C", root)
+			for _, place := range []string{"proc", "dev"} { // others put these there themselves
+				if err := os.Mkdir(filepath.Join(root, place), 0o755); err != nil {
+					t.Fatal(err)
+				}
 			}
+			if name == "bare" {
+				if err := os.Remove(filepath.Join(root, "tmp")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			port := freePort(t)
+			container, stop := enclose(t, root, append(test.args, "--setenv", "container", "oci"), port)
+			log := answersAndDrains(t, container, port, stop)
+			for _, said := range test.says {
+				if !strings.Contains(log, said) {
+					t.Errorf("the log does not say %q", said)
+				}
+			}
+		})
+	}
+}
+
+// enclose returns bubblewrap with the image's program on a root that cannot be written to, and
+// what tells the program to end.
+func enclose(t *testing.T, root string, args []string, port string) (container *exec.Cmd, stop func()) {
+	t.Helper()
+	all := append([]string{"--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all", "--share-net", "--cap-drop", "ALL",
+		"--die-with-parent", "--info-fd", "3", "--clearenv", "--chdir", "/"}, args...)
+	config := commit().config()
+	all = append(append(append(all, config.Entrypoint...), config.Cmd...), "--port", port)
+	told, info, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { told.Close() })
+	container = exec.Command("bwrap", all...)
+	container.ExtraFiles = []*os.File{info}
+	return container, func() {
+		info.Close()
+		var child struct {
+			Pid int `json:"child-pid"`
 		}
-		config := commit().config()
-		port := freePort(t)
-		args := []string{"--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all", "--share-net", "--uid", "65532", "--gid", "65532", "--cap-drop", "ALL", "--die-with-parent", "--info-fd", "3", "--clearenv", "--chdir", "/"}
-		for _, variable := range config.Env {
-			name, value, _ := strings.Cut(variable, "=")
-			args = append(args, "--setenv", name, value)
-		}
-		args = append(append(append(args, config.Entrypoint...), config.Cmd...), "--port", port)
-		container := exec.Command("bwrap", args...)
-		told, info, err := os.Pipe()
-		if err != nil {
+		if err := json.NewDecoder(told).Decode(&child); err != nil {
 			t.Fatal(err)
 		}
-		defer told.Close()
-		container.ExtraFiles = []*os.File{info}
-		stop := func() {
-			info.Close()
-			var child struct {
-				Pid int `json:"child-pid"`
-			}
-			if err := json.NewDecoder(told).Decode(&child); err != nil {
-				t.Fatal(err)
-			}
-			signalChildren(t, child.Pid)
-		}
-		answersAndDrains(t, container, port, stop)
-	})
+		signalChildren(t, child.Pid)
+	}
 }
 
 // need skips a test unless the machine has programs.
@@ -176,8 +198,9 @@ func signalChildren(t *testing.T, first int) {
 	}
 }
 
-// answersAndDrains starts a container, asks it, and tells it to end while it answers.
-func answersAndDrains(t *testing.T, container *exec.Cmd, port string, stop func()) {
+// start starts a container. text is what it has written, and what it wrote is shown where the test
+// fails.
+func start(t *testing.T, container *exec.Cmd) (ended <-chan error, text func() string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
@@ -188,22 +211,39 @@ func answersAndDrains(t *testing.T, container *exec.Cmd, port string, stop func(
 	if err := container.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- container.Wait() }()
-	t.Cleanup(func() {
-		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Logf("%s", text)
+	done := make(chan error, 1)
+	go func() { done <- container.Wait() }()
+	text = func() string {
+		written, err := os.ReadFile(log.Name())
+		if err != nil {
+			t.Error(err)
 		}
+		return string(written)
+	}
+	t.Cleanup(func() {
 		_ = container.Process.Kill()
+		if t.Failed() {
+			t.Log(text())
+		}
 	})
+	return done, text
+}
+
+// long is the request of an answer that takes its time.
+const long = `{"messages":[{"role":"user","content":"Count."}],"stream":true,"ignore_eos":true,"n":%d,"max_tokens":%d}`
+
+// answersAndDrains starts a container, asks it, and tells it to end while it answers. It returns
+// what the container wrote.
+func answersAndDrains(t *testing.T, container *exec.Cmd, port string, stop func()) string {
+	t.Helper()
+	ended, text := start(t, container)
 	address := "http://127.0.0.1:" + port
 	waitHealthy(t, address, ended)
 	if answer := ask(t, address, `{"messages":[{"role":"user","content":"12+30"}],"temperature":0}`); !strings.Contains(answer, "42") {
 		t.Errorf("12+30: %s", answer)
 	}
 	// An answer that has begun ends as it would have, whatever the server was told meanwhile.
-	reply := post(t, address, `{"messages":[{"role":"user","content":"Count."}],"stream":true,"ignore_eos":true,"max_tokens":400}`)
+	reply := post(t, address, fmt.Sprintf(long, 1, 400))
 	defer reply.Body.Close()
 	lines := bufio.NewReader(reply.Body)
 	if _, err := lines.ReadString('\n'); err != nil {
@@ -217,11 +257,35 @@ func answersAndDrains(t *testing.T, container *exec.Cmd, port string, stop func(
 	if err := <-ended; err != nil {
 		t.Errorf("the container ended with %v", err)
 	}
-	text, err := os.ReadFile(log.Name())
 	for _, said := range []string{"draining", "responses are kept in memory only", "nobody outside this container reaches it"} {
-		if !strings.Contains(string(text), said) {
-			t.Errorf("the log does not say %q: %v", said, err)
+		if !strings.Contains(text(), said) {
+			t.Errorf("the log does not say %q", said)
 		}
+	}
+	return text()
+}
+
+// endsAtOnce tells a container to end twice while it answers: the second time it does, with the
+// status of a process that the signal has ended, although nothing ends the first process of a
+// container that does not end itself.
+func endsAtOnce(t *testing.T, container *exec.Cmd, port string, stop func()) {
+	t.Helper()
+	ended, text := start(t, container)
+	address := "http://127.0.0.1:" + port
+	waitHealthy(t, address, ended)
+	reply := post(t, address, fmt.Sprintf(long, 64, 3900))
+	defer reply.Body.Close()
+	if _, err := bufio.NewReader(reply.Body).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for !strings.Contains(text(), "SIGTERM ends at once") {
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	err := <-ended
+	if failed, ok := errors.AsType[*exec.ExitError](err); !ok || failed.ExitCode() != 143 {
+		t.Errorf("ended with %v, status 143 expected", err)
 	}
 }
 
