@@ -9,8 +9,8 @@ import (
 
 // A Shard is the part that one client has in a run of several, which begin together and together
 // send what one would: each makes the whole workload and all arrivals from the same seed, and
-// takes every Of-th query, or conversation, of them. A recording that was put
-// together of all parts has Index All.
+// takes every Of-th query, or conversation, of them. A recording that was put together of all parts
+// has Index All.
 type Shard struct {
 	Index, Of int
 	Start     time.Time      `json:",omitzero"`  // by this client's clock; zero = at once

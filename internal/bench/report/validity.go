@@ -48,8 +48,8 @@ const (
 // reliability.md BEN-1 sets 5 ms at 1 000/s. The run is invalid where both are exceeded.
 const lateEnough = 0.005
 
-// shardLate is the same for the parts of a run that several clients make: 1 ms,
-// or 1 % of the mean gap where that is more.
+// shardLate is the same for the parts of a run that several clients make, of whose mean gap they
+// may be late by a hundredth.
 const shardLate = 0.001
 
 // findings checks a run; an empty list means that nothing speaks against it.

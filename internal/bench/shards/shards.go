@@ -26,14 +26,6 @@ type Part struct {
 	*bench.Recording
 }
 
-// began is when a part began by the server's clock, as far as that is known.
-func (p *Part) began() time.Time {
-	if ahead := p.Setup.Shard.Clock; ahead != nil {
-		return p.Began.Add(*ahead)
-	}
-	return p.Began
-}
-
 // Merge returns the recording of all parts of a run. It fails if they are not all parts of one run,
 // each once, that began together. The parts stay as they are.
 func Merge(parts []Part) (*bench.Recording, error) {
@@ -71,7 +63,7 @@ func complete(parts []Part) error {
 	for _, part := range parts {
 		shard := part.Setup.Shard
 		switch {
-		case shard == nil || shard.Index == bench.All:
+		case shard == nil || shard.Index < 0 || shard.Index >= shard.Of:
 			return fmt.Errorf("%s: no shard of a run; ossian bench serve --shard I/N makes one", part.Name)
 		case shard.Of != parts[0].Setup.Shard.Of:
 			return fmt.Errorf("%s is shard %v, %s is shard %v: of two runs", part.Name, shard, parts[0].Name, parts[0].Setup.Shard)
@@ -118,12 +110,20 @@ func shown(value reflect.Value) string {
 	return fmt.Sprintf("%.100s", text)
 }
 
-// together returns an error unless all parts began at one time.
+// together returns an error unless all parts began at one time: by the server's clock where all
+// clients know it, else by their own.
 func together(parts []Part) error {
-	first := slices.MinFunc(parts, func(a, b Part) int { return a.began().Compare(b.began()) })
+	known := !slices.ContainsFunc(parts, func(p Part) bool { return p.Setup.Shard.Clock == nil })
+	began := func(p Part) time.Time {
+		if known {
+			return p.Began.Add(*p.Setup.Shard.Clock)
+		}
+		return p.Began
+	}
+	first := slices.MinFunc(parts, func(a, b Part) int { return began(a).Compare(began(b)) })
 	for _, part := range parts {
-		if late := part.began().Sub(first.began()); late > apart {
-			return fmt.Errorf("shard %v began %v after shard %v by the server's clock, at most %v expected: set the clocks, and give all the same --start-at",
+		if late := began(part).Sub(began(first)); late > apart {
+			return fmt.Errorf("shard %v began %v after shard %v, at most %v expected: set the clocks, and give all the same --start-at",
 				part.Setup.Shard, late.Round(time.Millisecond), first.Setup.Shard, apart)
 		}
 	}

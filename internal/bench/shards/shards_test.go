@@ -92,6 +92,7 @@ func TestRefused(t *testing.T) {
 		{"missing", "shard 1/3 is missing", func(p []Part) []Part { return []Part{p[0], p[2]} }},
 		{"twice", "both shard 1/3", func(p []Part) []Part { return append(p, p[1]) }},
 		{"no shard", "no shard of a run", func(p []Part) []Part { p[1].Setup.Shard = nil; return p }},
+		{"impossible", "no shard of a run", func(p []Part) []Part { p[0].Setup.Shard.Of = 0; return p }},
 		{"of other runs", "of two runs", func(p []Part) []Part { p[2].Setup.Shard.Of = 4; return p }},
 		{"another server", `URL is "http://h/v1/completions" and "http://g/"`, func(p []Part) []Part { p[1].Setup.URL = "http://g/"; return p }},
 		{"another workload", `Hash is "h" and "x"`, func(p []Part) []Part { p[1].Setup.Hash = "x"; return p }},
