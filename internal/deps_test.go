@@ -19,7 +19,7 @@ import (
 )
 
 // leaves may be imported by every package; they import no package of the project.
-var leaves = []string{"lazyregexp", "limits", "metrics", "nearest", "sample", "tensor", "watch", "wire"}
+var leaves = []string{"board", "lazyregexp", "limits", "metrics", "nearest", "sample", "tensor", "watch", "wire"}
 
 // imports is the table of ARCHITECTURE.md: what each package may import of the
 // project besides the leaves. A package that is not here may not exist. Adding an
@@ -28,6 +28,7 @@ var imports = map[string][]string{
 	"limits":               {},
 	"wire":                 {"limits"},
 	"wire/response":        {"limits", "wire"},
+	"board":                {},
 	"metrics":              {"limits"},
 	"nearest":              {},
 	"lazyregexp":           {},
@@ -91,8 +92,8 @@ var imports = map[string][]string{
 	"tools/outbound":       {},
 	"tools/browser":        {"token", "tools", "tools/browser/page", "tools/browser/source"},
 	"tools/browser/page":   {},
+	"tools/python":         {"soak", "tools", "tools/python/sandbox", "tools/python/wasm", "tools/python/jupyter"},
 	"tools/mcp":            {"chat/declare", "tools"},
-	"tools/python":         {"soak", "tools", "tools/python/jupyter", "tools/python/sandbox", "tools/python/wasm"},
 	"tools/python/jupyter": {},
 	"tools/python/sandbox": {},
 	"tools/python/wasm":    {},
@@ -100,7 +101,8 @@ var imports = map[string][]string{
 	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "tools", "wire/response"},
 	"wire/messages":        {"limits", "wire"},
 	"api/messages":         {"api", "api/chat", "generate", "host", "chat", "wire/messages"},
-	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "wire/response", "wire/messages"},
+	"web":                  {},
+	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "web", "wire/response", "wire/messages"},
 	"soak":                 {},
 	"store":                {"store/disk"},
 	"store/disk":           {},

@@ -103,7 +103,11 @@ func writeNotices(path string, programs []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := notices(linked)
+	page, err := pageParts()
+	if err != nil {
+		return err
+	}
+	text, err := notices(linked, page)
 	if err != nil {
 		return err
 	}

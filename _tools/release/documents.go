@@ -20,7 +20,7 @@ var data = []struct{ name, origin, licence string }{
 
 // notices returns the text that goes with the programs: what they hold of others, and under
 // which terms.
-func notices(modules []module) ([]byte, error) {
+func notices(modules []module, page []part) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString("Ossian is licensed under the Apache License 2.0 (LICENSE). Its programs hold parts of others,\nwhose notices follow.\n")
 	section := func(title, text string) {
@@ -46,6 +46,9 @@ func notices(modules []module) ([]byte, error) {
 		for _, licence := range m.licences {
 			section(fmt.Sprintf("%s %s: %s", m.Path, m.Version, licence.name), licence.text)
 		}
+	}
+	for _, p := range page {
+		section(fmt.Sprintf("%s %s, in the page of ossian serve", p.name, p.version), p.licence)
 	}
 	return out.Bytes(), nil
 }
@@ -93,7 +96,7 @@ type (
 // billOfMaterials returns the modules of a release, and the packages of its page, in CycloneDX
 // 1.6. It has no date and no chance in it: equal releases have equal bills. Without a version the
 // product has the one that the program was stamped with.
-func billOfMaterials(modules []module, page []component, program, version string) ([]byte, error) {
+func billOfMaterials(modules []module, page []part, program, version string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return nil, err
@@ -114,8 +117,10 @@ func billOfMaterials(modules []module, page []component, program, version string
 		uses.DependsOn = append(uses.DependsOn, purl)
 	}
 	for _, p := range page {
-		bill.Components = append(bill.Components, p)
-		uses.DependsOn = append(uses.DependsOn, p.Ref)
+		purl := "pkg:npm/" + strings.Replace(p.name, "@", "%40", 1) + "@" + p.version
+		bill.Components = append(bill.Components, component{Type: "library", Ref: purl, Name: p.name, Version: p.version, Purl: purl,
+			Licenses: licensedAs(p.ids()...), Properties: []property{{"integrity", p.integrity}}})
+		uses.DependsOn = append(uses.DependsOn, purl)
 	}
 	bill.Dependencies = []dependency{uses}
 	bill.SerialNumber = serial(bill)

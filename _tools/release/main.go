@@ -127,11 +127,11 @@ func (r *release) documents(forms []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	notices, err := notices(linked)
+	page, err := pageParts()
 	if err != nil {
 		return nil, err
 	}
-	page, err := pagePackages(pageLock)
+	notices, err := notices(linked, page)
 	if err != nil {
 		return nil, err
 	}

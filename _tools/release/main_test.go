@@ -181,28 +181,31 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// The page's packages are those of the lock file that are not for developers.
-func TestPagePackages(t *testing.T) {
+// What the page is bundled from is what its lock file names for others than developers.
+func TestLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "package-lock.json")
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if found, err := pagePackages(path); err != nil || found != nil {
-		t.Errorf("without a page: %v, %v", found, err)
-	}
 	write(`{"lockfileVersion":3,"packages":{"":{"name":"page"},
-		"node_modules/b":{"version":"2.0.0","integrity":"sha512-b","license":"MIT"},
-		"node_modules/b/node_modules/@s/a":{"version":"1.0.0","integrity":"sha512-a","license":"ISC"},
-		"node_modules/tool":{"version":"1.0.0","integrity":"sha512-c","license":"MIT","dev":true}}}`)
-	found, err := pagePackages(path)
-	if err != nil || len(found) != 2 || found[0].Purl != "pkg:npm/%40s/a@1.0.0" || found[1].Purl != "pkg:npm/b@2.0.0" || found[1].Licenses[0].License.ID != "MIT" {
-		t.Errorf("%+v, %v", found, err)
+		"node_modules/b":{"version":"2.0.0","integrity":"sha512-b"},
+		"node_modules/b/node_modules/@s/a":{"version":"1.0.0","integrity":"sha512-a"},
+		"node_modules/tool":{"version":"1.0.0","integrity":"sha512-c","dev":true}}}`)
+	a, b := part{name: "@s/a", version: "1.0.0"}, part{name: "b", version: "2.0.0"}
+	parts := []part{a, b}
+	if err := locked(path, parts); err != nil || parts[0].integrity != "sha512-a" || parts[1].integrity != "sha512-b" {
+		t.Errorf("%+v, %v", parts, err)
+	}
+	for _, parts := range [][]part{{a}, {a, b, {name: "c", version: "1.0.0"}}, {a, {name: "b", version: "2.0.1"}}} {
+		if err := locked(path, parts); err == nil {
+			t.Errorf("%+v: no error", parts)
+		}
 	}
 	for _, text := range []string{`{`, `{"lockfileVersion":2}`, `{"lockfileVersion":3,"packages":{"node_modules/b":{"version":"2.0.0"}}}`} {
 		write(text)
-		if _, err := pagePackages(path); err == nil {
+		if err := locked(path, []part{b}); err == nil {
 			t.Errorf("%s: no error", text)
 		}
 	}
@@ -303,15 +306,15 @@ func checkDocuments(t *testing.T, out string, programs []string) {
 		linked = append(linked, second)
 		slices.SortFunc(linked, func(a, b module) int { return strings.Compare(a.Path, b.Path) })
 	}
-	page, err := pagePackages(pageLock)
+	page, err := pageParts()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if bill.Metadata.Component.Version != "v1.2.3" || bill.Components[0].Name != "std" {
 		t.Errorf("the bill is of %+v", bill.Metadata.Component)
 	}
-	if len(linked) < 10 || len(bill.Components) != len(linked)+len(page)+1 || len(bill.Dependencies[0].DependsOn) != len(bill.Components) {
-		t.Errorf("%d modules are linked, the bill has %d components and %d dependencies", len(linked), len(bill.Components), len(bill.Dependencies[0].DependsOn))
+	if len(linked) < 10 || len(page) < 3 || len(bill.Components) != len(linked)+len(page)+1 || len(bill.Dependencies[0].DependsOn) != len(bill.Components) {
+		t.Errorf("%d modules are linked, %d parts in the page, the bill has %d components and %d dependencies", len(linked), len(page), len(bill.Components), len(bill.Dependencies[0].DependsOn))
 	}
 	for i, m := range linked {
 		if got := bill.Components[i+1]; got.Name != m.Path || got.Version != m.Version || len(got.Licenses) == 0 {
@@ -319,6 +322,14 @@ func checkDocuments(t *testing.T, out string, programs []string) {
 		}
 		if !strings.Contains(string(notices), m.Path+" "+m.Version+": ") {
 			t.Errorf("no notice of %s", m.Path)
+		}
+	}
+	for i, p := range page {
+		if got := bill.Components[1+len(linked)+i]; got.Purl != "pkg:npm/"+p.name+"@"+p.version || !strings.HasPrefix(got.Properties[0].Value, "sha512-") || !slices.Contains(got.Licenses, licensed{license{"MIT"}}) {
+			t.Errorf("component %+v, want %s %s with its licence", got, p.name, p.version)
+		}
+		if !strings.Contains(string(notices), p.name+" "+p.version+", in the page") {
+			t.Errorf("no notice of %s", p.name)
 		}
 	}
 	if !strings.Contains(string(notices), "The Go standard library") || !strings.Contains(string(notices), "o200k_harmony") {

@@ -1,54 +1,102 @@
 package main
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// pageLock pins what the page of the server is bundled from.
-const pageLock = "_tools/web/package-lock.json"
+// A part is an npm package that is bundled into the page of ossian serve.
+type part struct {
+	name, version, licence string
+	integrity              string // its digest, as the lock file has it
+}
 
-// pagePackages returns the components that a lock file of npm (version 3) names for others than
-// developers, sorted by name; none where there is no such file.
-func pagePackages(path string) ([]component, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+// pageParts returns the parts of the page, by the licence texts that it comes with: of each a line
+// with name and version, an empty line, and its text, and two empty lines behind it.
+func pageParts() (all []part, err error) {
+	found, err := filepath.Glob("internal/web/dist/ui/licences-*.txt.gz")
+	if err != nil || len(found) != 1 {
+		return nil, fmt.Errorf("internal/web/dist: one file of licences expected, found %q (%v)", found, err)
 	}
+	file, err := os.Open(found[0])
 	if err != nil {
 		return nil, err
+	}
+	defer file.Close()
+	unpacked, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", found[0], err)
+	}
+	text, err := io.ReadAll(unpacked)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", found[0], err)
+	}
+	for section := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n\n") {
+		head, licence, ok := strings.Cut(strings.TrimSpace(section), "\n\n")
+		name, version, named := strings.Cut(head, " ")
+		if !ok || !named || strings.Contains(version, "\n") {
+			return nil, errors.New(found[0] + ": a name, a version and a licence expected, found " + head)
+		}
+		all = append(all, part{name: name, version: version, licence: licence})
+	}
+	return all, locked("_tools/web/package-lock.json", all)
+}
+
+// locked adds to the parts of the page what a lock file of npm (version 3) says of them. It fails
+// if these are not all that the file names for others than developers.
+func locked(path string, parts []part) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
 	}
 	var lock struct {
 		Version  int `json:"lockfileVersion"`
 		Packages map[string]struct {
 			Version   string `json:"version"`
 			Integrity string `json:"integrity"`
-			License   string `json:"license"`
 			Dev       bool   `json:"dev"`
 		} `json:"packages"`
 	}
 	if err := json.Unmarshal(text, &lock); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	if lock.Version != 3 {
-		return nil, fmt.Errorf("%s: lock file of version %d, 3 expected", path, lock.Version)
+		return fmt.Errorf("%s: lock file of version %d, 3 expected", path, lock.Version)
 	}
-	var found []component
+	found := 0
 	for place, p := range lock.Packages {
 		if place == "" || p.Dev {
 			continue
 		}
 		name := place[strings.LastIndex(place, "node_modules/")+len("node_modules/"):]
-		if p.Version == "" || p.License == "" || p.Integrity == "" {
-			return nil, fmt.Errorf("%s: %s: version, integrity and license expected", path, place)
+		at := slices.IndexFunc(parts, func(each part) bool { return each.name == name && each.version == p.Version })
+		if at < 0 || p.Integrity == "" {
+			return fmt.Errorf("%s: %s %s is no part of the page, or has no digest there", path, name, p.Version)
 		}
-		purl := "pkg:npm/" + strings.Replace(name, "@", "%40", 1) + "@" + p.Version
-		found = append(found, component{Type: "library", Ref: purl, Name: name, Version: p.Version, Purl: purl, Licenses: licensedAs(p.License), Properties: []property{{"integrity", p.Integrity}}})
+		parts[at].integrity = p.Integrity
+		found++
 	}
-	slices.SortFunc(found, func(a, b component) int { return strings.Compare(a.Ref, b.Ref) })
-	return slices.CompactFunc(found, func(a, b component) bool { return a.Ref == b.Ref }), nil
+	if found != len(parts) {
+		return fmt.Errorf("%s: %d of the page's %d parts are in it", path, found, len(parts))
+	}
+	return nil
+}
+
+// ids returns the ids of the licences that a part's text holds: of code that was taken over it
+// may have another's, too.
+func (p part) ids() (ids []string) {
+	flat := strings.ToLower(strings.Join(strings.Fields(p.licence), " "))
+	for _, known := range licences {
+		if strings.Contains(flat, strings.ToLower(known.says)) && !slices.Contains(ids, known.id) && !(known.id == "BSD-2-Clause" && slices.Contains(ids, "BSD-3-Clause")) {
+			ids = append(ids, known.id)
+		}
+	}
+	return ids
 }

@@ -3,16 +3,18 @@ package api
 import (
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
 
 // A Caller is who sent a request, and when, and what of it is in memory.
 type Caller struct {
-	Tenant   uint32 // which key, from 1; 0 = no keys are configured
-	Received time.Time
-	front    *Front
-	held     int64 // bytes: the body, and what is read for it, until Release
+	board.Label        // of the request
+	Tenant      uint32 // which key, from 1; 0 = no keys are configured
+	Received    time.Time
+	front       *Front
+	held        int64 // bytes: the body, and what is read for it, until Release
 }
 
 // NewCaller returns who sent a request that came at this time.

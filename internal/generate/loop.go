@@ -350,7 +350,7 @@ func (j *Job) stepRequest(choice int) (engine.Request, error) {
 	answer, lim := j.answers[choice], j.service.cfg.Limits()
 	t, now := answer.turn, time.Now()
 	req := j.loop.req
-	req.Tokens, req.Follows = t.prompt, true
+	req.Tokens, req.Follows, req.Shown = t.prompt, true, &j.shown.Sequences[choice]
 	req.Params.Seed = stepSeed(j.loop.seed(choice), len(answer.Steps)-1)
 	req.Params.PromptLogprobs, req.Params.TopPromptLogprobs = false, 0
 	req.MinTokens = max(req.MinTokens-answer.Tokens, 0)

@@ -368,6 +368,7 @@ func TestChatToolsWait(t *testing.T) {
 	req.Header.Set("Content-Type", "application/json")
 	go func() {
 		if res, err := g.client.Do(req); err == nil {
+			_, _ = io.Copy(io.Discard, res.Body) // whoever closes it has left
 			res.Body.Close()
 		}
 	}()

@@ -71,9 +71,11 @@ the cache; without MODEL the built-in ossian-tiny.
 Usage:
   ossian %s
 
+/ is a page to chat in and to watch the server; --no-ui leaves it out.
+
 /health, /ready and /ping answer without a key, with a status and nothing else: a request
 would be answered, a token has gone through the model lately, the process lives. All other
-routes need a key where keys are set. A client that closes its connection, or only
+routes but the page need a key where keys are set. A client that closes its connection, or only
 its writing half, has left: its request ends. SIGTERM lets running requests finish, a
 second one does not. SIGHUP reads keys, limits and log level again, from --config and
 --api-key-file, and the files of certificates: streams go on, settings that are refused
@@ -139,6 +141,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	announce(lines, secure.scheme(), listener.Addr(), os.Getenv)
+	showPage(cfg, secure.scheme(), listener.Addr(), lines)
 	var reloading sync.WaitGroup
 	defer reloading.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -237,7 +240,7 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 	return server.New(server.Config{
 		Version: version, Revision: command.Revision(), Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(), Toolbox: shed.toolbox(),
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(), Toolbox: shed.toolbox(), Page: cfg.Page,
 	}, models, log, counters)
 }
 

@@ -27,6 +27,7 @@ type Response struct {
 	Empty      string   // why there is no text, as in ChatChoice
 	Output     []Item
 	Usage      *wire.Usage              // nil = null
+	SoFar      *wire.Usage              // on every delta; nil = on none
 	Seal       func(text string) string // encrypts reasoning; nil = it is not asked for
 
 	echo   []byte // the members that repeat the request
@@ -203,11 +204,11 @@ func appendUsageOf(dst []byte, usage *wire.Usage) []byte {
 	}
 	dst = strconv.AppendInt(append(dst, `{"input_tokens":`...), int64(usage.Prompt), 10)
 	dst = strconv.AppendInt(append(dst, `,"input_tokens_details":{"cached_tokens":`...), int64(usage.PromptOf.Cached), 10)
-	dst = usage.Tools.AppendPrompt(append(dst, `,"cache_write_tokens":0`...))
+	dst = append(dst, `,"cache_write_tokens":0`...)
 	dst = strconv.AppendInt(append(dst, `},"output_tokens":`...), int64(usage.Completion), 10)
 	dst = strconv.AppendInt(append(dst, `,"output_tokens_details":{"reasoning_tokens":`...), int64(usage.Details.Reasoning), 10)
-	dst = usage.Tools.AppendCompletion(dst)
-	dst = strconv.AppendInt(append(dst, `},"total_tokens":`...), int64(usage.Total), 10)
+	dst = usage.Tools.AppendResults(dst)
+	dst = usage.Tools.AppendSteps(strconv.AppendInt(append(dst, `},"total_tokens":`...), int64(usage.Total), 10))
 	return append(dst, '}')
 }
 
@@ -278,7 +279,7 @@ func (r *Response) Add(dst []byte, text string, logprobs []wire.TokenLogprob) []
 	}
 	dst = r.inPart(r.event(dst, itemEvents[r.item.Type]+"delta"))
 	dst = wire.AppendString(append(dst, `,"delta":`...), text)
-	dst = r.closeText(dst, logprobs)
+	dst = r.closeText(r.counted(dst), logprobs)
 	if r.summarised() {
 		dst = r.summaryText(dst, "delta", "delta", text)
 	}
