@@ -8,7 +8,7 @@ STRINGS     ?= 100000
 PYTHON      ?= python3
 SOAK        ?= 1
 # What ./... leaves out: the go command passes over folders that begin with _.
-TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/web/%,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
+TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/image/ ./_tools/manifests/ ./_tools/web/%,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
 .PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench soak-eval
@@ -51,10 +51,34 @@ cross:
 	CGO_ENABLED=0 GOOS=windows $(GO) build ./...
 
 # What a release consists of, in bin/release: programs for each platform, those for Linux with
-# both forms, reproducible (the first is built twice and compared), notices, a bill of materials, checksums.
-.PHONY: release vuln
+# both forms, reproducible (the first is built twice and compared), the image, manifests, notices,
+# a bill of materials, checksums. VERSION=v1.2.3 builds the commit with that tag and none else;
+# KEY=FILE signs the checksums with a key of ssh-keygen.
+VERSION     ?=
+KEY         ?=
+SOURCE      ?=
+.PHONY: release verify vuln image image-check manifests-check
 release:
-	$(GO) run ./_tools/release -check
+	$(GO) run ./_tools/release -check -version "$(VERSION)" -source "$(SOURCE)" -key "$(KEY)"
+
+# The files of bin/release, or of RELEASE, against their checksums, and these against the
+# signature of somebody in _tools/release/allowed_signers.
+RELEASE     ?= bin/release
+verify:
+	$(GO) run ./_tools/release -verify $(RELEASE)
+
+# The container image alone, in bin/image: an OCI layout for linux/amd64 and linux/arm64. Needs
+# no daemon, no base image and, once its modules are there, no network.
+image:
+	$(GO) run ./_tools/release -image bin/image -version "$(VERSION)" -source "$(SOURCE)"
+
+# The image run by what the machine has for it (Debian: umoci, skopeo, runc, bubblewrap), and
+# the manifests of deploy/ decoded strictly: their module has what the product needs as that is now.
+image-check:
+	cd _tools/image && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+manifests-check:
+	cd _tools/manifests && $(GO) vet -mod=mod ./... && $(GO) test -count=1 -mod=mod ./...
 
 # Known defects in what is linked in, by the database of the Go project. Where that cannot be
 # reached nothing is known, and it says so.

@@ -34,6 +34,9 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 		SilenceErrors: true,
 		Version:       Version(),
 	}
+	if revision := Revision(); revision != "" {
+		c.Version += " (" + revision + ")"
+	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Suggest(c.Flags(), err) })
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -73,7 +76,12 @@ func helpKnowsCommands(root *cobra.Command) {
 func Main(root *cobra.Command) (status int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
+	context.AfterFunc(ctx, func() { // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
+		if os.Getpid() == 1 {
+			endAtSignal()
+		}
+		stop()
+	})
 	err := execute(ctx, root, os.Args[1:])
 	if err == nil {
 		return 0
@@ -86,6 +94,19 @@ func Main(root *cobra.Command) (status int) {
 		fmt.Fprintln(os.Stderr, "ossian:", strings.Map(terminal.Printable, err.Error())) // names come from files
 	}
 	return status
+}
+
+// endAtSignal ends this process at its next interrupt or SIGTERM, with the status that shells
+// report of a signal. The system does that by itself but for the first process of a container,
+// which no signal ends that it does not handle.
+func endAtSignal() {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if number, ok := (<-again).(syscall.Signal); ok {
+			os.Exit(128 + int(number))
+		}
+	}()
 }
 
 // execute runs root on the words of a command line. A word that names no command is told
@@ -197,12 +218,4 @@ func unknownMember(c *cobra.Command, word string) error {
 	}
 	path := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") // with which every error begins
 	return fmt.Errorf("%s has no command %.60q: want one of %s", path, word, strings.Join(names, ", "))
-}
-
-// Version is the version of the module, or of the commit it was built from.
-func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
 }

@@ -42,9 +42,10 @@ type Server struct {
 
 // Config says what is emitted.
 type Config struct {
-	Version string
-	Prefix  string // of the vLLM names; "" = vllm
-	Hidden  bool   // also names that vLLM dropped and old dashboards use
+	Version  string
+	Revision string // the commit; "" = unknown
+	Prefix   string // of the vLLM names; "" = vllm
+	Hidden   bool   // also names that vLLM dropped and old dashboards use
 }
 
 // New returns the metrics of a process, with nothing counted.
@@ -82,8 +83,8 @@ func New(cfg Config) *Server {
 		toolCut: prometheus.NewCounter(prometheus.CounterOpts{Name: limits.ToolResultTokens.Info().Metric,
 			Help: "Results of tools of which the model got to read a part."}),
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_build_info", Help: "1; the version is a label.",
-		ConstLabels: prometheus.Labels{"version": cfg.Version}})
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_build_info", Help: "1; version and commit are labels.",
+		ConstLabels: prometheus.Labels{"version": cfg.Version, "revision": cfg.Revision}})
 	build.Set(1)
 	// Every series is there from the start, so that rates are right at the first event.
 	for _, id := range limits.All() {

@@ -111,7 +111,7 @@ func scrape(t *testing.T, s *Server, accept string) string {
 }
 
 func TestValues(t *testing.T) {
-	s := New(Config{Version: "1.2", Prefix: "vllm"})
+	s := New(Config{Version: "1.2", Revision: "abc", Prefix: "vllm"})
 	m := testModel(s)
 	base := time.Now()
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
@@ -171,7 +171,7 @@ func TestValues(t *testing.T) {
 		`ossian_limit_refusals_total{limit="messages"} 1`,
 		`ossian_streams_cut_total{reason="write_stall"} 1`,
 		"ossian_ready 1", "ossian_connections 2", "ossian_bodies_in_flight_bytes 10", "ossian_replies_in_flight_bytes 7",
-		`ossian_build_info{version="1.2"} 1`,
+		`ossian_build_info{revision="abc",version="1.2"} 1`,
 		`ossian_cpu_info{engine="0",isa="avx2",model_name="tiny",threads="3"} 1`,
 		`ossian_config_info{engine="0",max_num_seqs="4",max_num_seqs_auto="256",model_name="tiny"} 1`, // the model's labels stay
 	} {

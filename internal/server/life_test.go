@@ -248,7 +248,7 @@ func TestOPS1Loading(t *testing.T) {
 func TestService(t *testing.T) {
 	g := start(t, setup{reply: hello})
 	for _, c := range []struct{ method, path, body string }{
-		{"GET", "/version", `{"version":"1.2.3"}`}, {"GET", "/load", `{"server_load":0}`}, {"GET", "/ready", ""}, {"GET", "/ping", ""}, {"POST", "/ping", ""},
+		{"GET", "/version", `{"revision":"abc","version":"1.2.3"}`}, {"GET", "/load", `{"server_load":0}`}, {"GET", "/ready", ""}, {"GET", "/ping", ""}, {"POST", "/ping", ""},
 		{"HEAD", "/v1/models", ""}, {"HEAD", "/metrics", ""},
 		{"GET", "/v1/models/test-model", `{"id":"test-model","object":"model","created":1700000000,"owned_by":"ossian","root":"root","parent":null,"max_model_len":4096,"context_window":4096,"capabilities":["completion","chat","tools"],"permission":[]}`},
 	} {

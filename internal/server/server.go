@@ -36,6 +36,7 @@ import (
 // and answers to the names of this machine only.
 type Config struct {
 	Version        string
+	Revision       string   // the commit; "" = unknown
 	Keys           []string // one of them is needed; nil = no key; see Reload
 	AllowedHosts   []string // further names in the Host header; "*" = all. With keys all are allowed
 	AllowedOrigins []string // of pages that may send requests; "*" = all; nil = none

@@ -33,7 +33,7 @@ func Command(here Serve) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure a server the way vllm bench serve does, the engine without one, or its kernels",
 	}
-	c.AddCommand(serveCommand(here.Start), compareCommand(), summarizeCommand(), sweepCommand(here.Start), selftestCommand(), scriptedCommand(), throughputCommand(here.Plan), latencyCommand(here.Plan), kernelsCommand())
+	c.AddCommand(serveCommand(here.Start), compareCommand(), summarizeCommand(), mergeCommand(), sweepCommand(here.Start), selftestCommand(), scriptedCommand(), throughputCommand(here.Plan), latencyCommand(here.Plan), kernelsCommand())
 	// A terminal that closes interrupts: servers that were started for a measurement are in
 	// process groups of their own and would stay, and results would be lost.
 	c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {

@@ -110,7 +110,7 @@ func openPort(cfg *config.Config) (net.Listener, error) {
 func serve(ctx context.Context, cfg *config.Config, src config.Source, listener net.Listener, status io.Writer) error {
 	defer listener.Close()
 	version := command.Version()
-	counters := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
+	counters := metrics.New(metrics.Config{Version: version, Revision: command.Revision(), Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
 	level, lines := new(slog.LevelVar), newLogWriter(status, counters.LogDropped)
 	defer lines.close()
 	log := logger(cfg, level, lines, terminal.Is(status))
@@ -140,7 +140,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	fmt.Fprintf(lines, "listening on %s://%s\n", secure.scheme(), listener.Addr())
+	announce(lines, secure.scheme(), listener.Addr(), os.Getenv)
 	showPage(cfg, secure.scheme(), listener.Addr(), lines)
 	var reloading sync.WaitGroup
 	defer reloading.Wait()
@@ -163,6 +163,17 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 		failed = nil // told to end while it was loading
 	}
 	return errors.Join(err, failed)
+}
+
+// announce tells the address, and that nobody reaches it where it is the loopback of a container:
+// whoever publishes its port publishes nothing. The image sets container, as systemd-nspawn and
+// Podman do; pods have the address of their cluster.
+func announce(lines io.Writer, scheme string, address net.Addr, getenv func(string) string) {
+	fmt.Fprintf(lines, "listening on %s://%s\n", scheme, address)
+	tcp, ok := address.(*net.TCPAddr)
+	if ok && tcp.IP.IsLoopback() && (getenv("container") != "" || getenv("KUBERNETES_SERVICE_HOST") != "") {
+		fmt.Fprintln(lines, "nobody outside this container reaches it: --host 0.0.0.0 with --api-key-file lets others connect")
+	}
 }
 
 // beside runs the model in a goroutine, and calls failed where it cannot. The channel gets how it
@@ -227,7 +238,7 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 		hosts = []string{"*"} // other machines are let in under whatever name they know
 	}
 	return server.New(server.Config{
-		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
+		Version: version, Revision: command.Revision(), Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
 		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(), Toolbox: shed.toolbox(), Page: cfg.Page,
 	}, models, log, counters)
