@@ -84,6 +84,7 @@ func try(cmd *cobra.Command, cfg *config.Config, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	defer command.OnSecondSignal(registry.KillAll)()
 	defer all.Close()
 	trials := all.Try(cmd.Context())
 	if err := write(cmd.OutOrStdout(), trials, asJSON); err != nil {

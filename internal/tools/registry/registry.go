@@ -269,6 +269,9 @@ func (r *Registry) Tried(ctx context.Context) []tools.Status {
 	return r.Status()
 }
 
+// KillAll ends every process that servers of MCP are, for a program that ends at once.
+func KillAll() { mcp.KillAll() }
+
 // Close ends the servers: connections are closed and processes ended when it returns. One that
 // is still being tried is not waited for: its processes end with this one.
 func (r *Registry) Close() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ossian/internal/tools"
+	"ossian/internal/tools/mcp"
 )
 
 // A Trial is what came of trying a server.
@@ -47,6 +48,9 @@ func (e *entry) try(ctx context.Context) (detail, problem string) {
 	}
 	if e.server == nil {
 		return "", e.problem
+	}
+	if server, ok := e.server.(*mcp.Server); ok {
+		server.Attempted(ctx)
 	}
 	space, err := e.server.Namespace(ctx)
 	if err != nil {
