@@ -96,8 +96,13 @@ func checkServers(specs []string) error {
 		given := []string{"browser", "python"}
 		if spec != demo {
 			name, address := split(spec)
-			if _, err := mcp.ParseSpec(address); err != nil {
-				return err
+			switch _, err := mcp.ParseSpec(address); {
+			case spec != "" && spec[0] == '=':
+				return fmt.Errorf("%s: a name is missing before =", withoutAddress(spec))
+			case strings.EqualFold(address, demo):
+				return fmt.Errorf("%s: the program's own tools are %s, in small letters and without a name", spec, demo)
+			case err != nil:
+				return errors.New(strings.TrimPrefix(err.Error(), "tool server "))
 			}
 			given = []string{name}
 		}
@@ -113,6 +118,9 @@ func checkServers(specs []string) error {
 
 // withoutAddress is an item of --tool-server without what may be a secret.
 func withoutAddress(spec string) string {
+	if strings.HasPrefix(spec, "=") {
+		return "=…"
+	}
 	if name, _ := split(spec); name != "" {
 		return name + "=…"
 	}
