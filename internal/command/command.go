@@ -71,6 +71,32 @@ func helpKnowsCommands(root *cobra.Command) {
 	}
 }
 
+// OnSecondSignal runs end when an interrupt or SIGTERM comes for the second time, and lets it end
+// the program then. It is for what would outlive the program. stop ends the watch.
+func OnSecondSignal(end func()) (stop func()) {
+	signals, over := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		var last os.Signal
+		for range 2 {
+			select {
+			case last = <-signals:
+			case <-over:
+				return
+			}
+		}
+		end()
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		if own, err := os.FindProcess(os.Getpid()); err != nil || own.Signal(last) != nil {
+			os.Exit(130) // a system without signals
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(over)
+	}
+}
+
 // Main runs root on the process's arguments and returns its exit status. An interrupt or
 // SIGTERM ends the context of the command.
 func Main(root *cobra.Command) (status int) {

@@ -116,16 +116,18 @@ func (h *Handler) later(req *wire.ChatRequest) error {
 	if err := generate.Later(&req.Sampling); err != nil {
 		return err
 	}
-	served, supported := h.front.Toolbox != nil, "only tools of type function or custom are supported"
-	if served {
-		supported = "only tools of type function, custom, web_search, code_interpreter and mcp are supported"
-	}
+	served := h.front.Toolbox != nil
 	if req.WebSearch != nil && !served {
-		return wire.Unsupported("web_search_options", "built-in tools are not supported")
+		return wire.Unserved("web_search", "web_search_options")
 	}
 	for i := range req.Tools {
-		if kind := req.Tools[i].Type; kind != "function" && kind != "custom" && !(served && wire.IsServerTool(kind)) {
-			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), supported)
+		at := fmt.Sprintf("tools[%d].type", i)
+		switch kind := req.Tools[i].Type; {
+		case kind == "function" || kind == "custom":
+		case !wire.IsServerTool(kind):
+			return &wire.Error{Message: fmt.Sprintf("function, custom, web_search, code_interpreter or mcp expected, found %.40q", kind), Type: wire.TypeInvalidRequest, Param: at, Code: wire.CodeUnsupportedTool}
+		case !served:
+			return wire.Unserved(kind, at)
 		}
 	}
 	return nil

@@ -30,6 +30,7 @@ import (
 	"ossian/internal/server"
 	"ossian/internal/terminal"
 	"ossian/internal/tiny"
+	"ossian/internal/tools/registry"
 )
 
 // Command returns the command.
@@ -57,6 +58,7 @@ func Command() *cobra.Command {
 				return explain(cfg, cmd.OutOrStdout())
 			}
 			outliveReaders()
+			defer command.OnSecondSignal(registry.KillAll)()
 			l, err := openPort(cfg)
 			if err != nil {
 				return err
