@@ -90,7 +90,7 @@ type Config struct {
 	Clock func() time.Time // nil = time.Now
 
 	// Step is told the new tokens of each finished step and its time, by the loop,
-	// which waits for it; nil = nobody is.
+	// which waits for it; nil = nobody is. Of probes it is told nothing.
 	Step func(tokens int, took time.Duration)
 }
 
@@ -142,7 +142,8 @@ type Engine struct {
 	forgets     []chan<- int       // who waits for an empty prefix cache: room for one number each
 	lastID      uint64
 	accepted    uint64 // without probes
-	prompt      uint64 // tokens of these
+	prompt      uint64 // tokens of those of these that got a token
+	cached      uint64 // of these, found in the prefix cache
 	generated   uint64 // tokens delivered to these
 	stalls      int
 	stepTimes   pace // of finished steps
@@ -265,7 +266,6 @@ func (e *Engine) accept(stream *Stream) error {
 			return err
 		}
 		e.accepted++
-		e.prompt += uint64(prompt)
 	}
 	e.lastID++ // ids are in the order of acceptance: rescue restores it by them
 	stream.ID, stream.times.Queued = e.lastID, e.cfg.Clock()

@@ -47,6 +47,7 @@ type step struct {
 	launchedAt   time.Time
 	tokens       int
 	promptTokens int // of these, in chunks of prompts
+	counted      int // of these, not of probes
 }
 
 // What has become of a loop. Whoever changes the value first is right.
@@ -204,7 +205,7 @@ func (l *life) add(stream *Stream) {
 	req := &stream.req
 	seq := &sched.Seq{ID: stream.ID, Tenant: req.Tenant, Priority: req.Priority, Salt: req.Salt, Tokens: req.Tokens, MaxTokens: stream.MaxTokens,
 		MinTokens: req.MinTokens, Stops: req.Stops, Params: &req.Params, Allowed: req.Allowed, Deadline: req.Deadline,
-		StartBy: req.StartBy}
+		StartBy: req.StartBy, Probe: stream.probe}
 	if req.Constraint != nil {
 		seq.Constraint = &guard{make: req.Constraint, log: l.eng.log, id: stream.ID}
 	}
@@ -235,7 +236,7 @@ func (l *life) launch() error {
 			return fmt.Errorf("launch: %w", err)
 		}
 		l.inRunner = false
-		l.inFlight = append(l.inFlight, step{batch, now, len(batch.Tokens), promptTokens(batch)})
+		l.inFlight = append(l.inFlight, step{batch, now, len(batch.Tokens), promptTokens(batch), l.sched.Counted()})
 	}
 	return nil
 }
@@ -275,8 +276,8 @@ func (l *life) deliver(result *runner.Result) error {
 	l.eng.progress.Store(at)
 	l.busySince.Store(at)
 	l.publish(false)
-	if l.eng.cfg.Step != nil {
-		l.eng.cfg.Step(step.tokens, took)
+	if l.eng.cfg.Step != nil && step.counted > 0 {
+		l.eng.cfg.Step(step.counted, took)
 	}
 	return nil
 }
@@ -297,10 +298,7 @@ func (l *life) handOut(outputs []sched.Output, tokens int, took time.Duration, n
 			continue // cut off
 		}
 		if output.Token != sched.NoToken {
-			stream.push(output, now)
-		}
-		if output.Token != sched.NoToken && !stream.probe {
-			e.generated++
+			e.give(stream, output, now)
 		}
 		if output.Finish != sched.FinishNone {
 			stream.leave()
@@ -311,6 +309,20 @@ func (l *life) handOut(outputs []sched.Output, tokens int, took time.Duration, n
 	e.tokenTimes.add(took / time.Duration(tokens))
 	l.expect()
 	return true
+}
+
+// give gives a stream a token and counts it. A prompt is counted with the first: a stream without
+// one may begin again in another loop. e.mu is held.
+func (e *Engine) give(stream *Stream, output *sched.Output, now time.Time) {
+	first, given := stream.push(output, now)
+	if stream.probe || !given {
+		return
+	}
+	e.generated++
+	if first {
+		e.prompt += uint64(stream.seq.Prompt)
+		e.cached += uint64(stream.seq.Cached)
+	}
 }
 
 // expect takes over what is known about the time of steps; the engine's mutex is held.

@@ -100,19 +100,26 @@ func (j *Job) arrived(choice, count int) {
 	j.model.Metrics.InterToken(now.Sub(last) / time.Duration(count))
 }
 
-// observe tells the metrics about each prompt.
+// observe tells the metrics about each sequence of the engine and each prompt.
 func (j *Job) observe() {
-	if len(j.streams) < len(j.answers) || j.model.Metrics == nil { // refused in part, or nothing to generate
+	if j.model.Metrics == nil {
 		return
 	}
-	left := j.err == nil || Gone(j.err)
+	for i := range j.streams {
+		if t := j.answers[i].turn; t == nil || t.submitted {
+			j.settle(i, j.finishOf(i))
+		}
+	}
+	if len(j.streams) < len(j.answers) { // refused in part, or nothing to generate
+		return
+	}
 	for p := range j.prompts {
-		report := metrics.Request{Received: j.received, N: j.perPrompt, MaxTokens: j.asked, Finish: metrics.FinishStop}
+		report := metrics.Request{Received: j.received, N: j.perPrompt, MaxTokens: j.asked}
 		for i := p * j.perPrompt; i < (p+1)*j.perPrompt; i++ {
 			answer := j.answers[i]
-			usage, times := j.took(i)
 			if i == p*j.perPrompt { // a prompt has the times of its first choice
-				report.Queued, report.Scheduled, report.First, report.Prompt, report.Cached = times.Queued, times.Scheduled, times.First, usage.Prompt, usage.Cached
+				times := j.times(i)
+				report.Queued, report.Scheduled, report.First = times.Queued, times.Scheduled, times.First
 			}
 			report.Generated += answer.Tokens
 			report.Reasoning += answer.Reasoned
@@ -120,35 +127,46 @@ func (j *Job) observe() {
 			if j.lastGot[i].After(report.Last) {
 				report.Last = j.lastGot[i]
 			}
-			// Of several choices the worst end counts: an answer that is not done, then one
-			// that was too long.
-			switch {
-			case !answer.Done && left:
-				report.Finish = metrics.FinishAbort
-			case !answer.Done:
-				report.Finish = metrics.FinishError
-			case answer.Finish == wire.FinishLength && report.Finish == metrics.FinishStop:
-				report.Finish = metrics.FinishLength
-			}
 		}
 		j.model.Metrics.Finished(&report)
 	}
 }
 
-// took returns what a choice took of the engine, and when: of several steps the sum, and the
-// times of the first, of which the stream may be another by now.
-func (j *Job) took(choice int) (usage engine.Usage, times engine.Times) {
-	t := j.answers[choice].turn
-	if t == nil {
-		_, usage, times = j.streams[choice].End()
-		return usage, times
+// settle tells the metrics of the sequence that a choice has in the engine: nothing is counted of
+// it from now on.
+func (j *Job) settle(choice int, finish metrics.Finish) {
+	if j.streams[choice] == nil || j.model.Metrics == nil {
+		return
 	}
-	for _, step := range t.usage(j.answers[choice]) {
-		usage.Prompt, usage.Cached = usage.Prompt+step.prompt, usage.Cached+step.cached
+	sequence := metrics.Sequence{Finish: finish}
+	if usage := j.streams[choice].Settle(); usage.Completion > 0 {
+		sequence.Prompt, sequence.Cached = usage.Prompt, usage.Cached
 	}
-	times = t.times
-	if times.Queued.IsZero() && j.streams[choice] != nil {
+	j.model.Metrics.Ended(sequence)
+}
+
+// finishOf is how a choice has ended by now.
+func (j *Job) finishOf(choice int) metrics.Finish {
+	answer := j.answers[choice]
+	switch left := j.err == nil || Gone(j.err); {
+	case !answer.Done && left:
+		return metrics.FinishAbort
+	case !answer.Done:
+		return metrics.FinishError
+	case answer.Finish == wire.FinishLength:
+		return metrics.FinishLength
+	}
+	return metrics.FinishStop
+}
+
+// times are those of a choice in the engine: of several steps those of the first, of which the
+// stream may be another by now.
+func (j *Job) times(choice int) (times engine.Times) {
+	if t := j.answers[choice].turn; t != nil && !t.times.Queued.IsZero() {
+		return t.times
+	}
+	if j.streams[choice] != nil {
 		_, _, times = j.streams[choice].End()
 	}
-	return usage, times
+	return times
 }

@@ -11,6 +11,7 @@ import (
 	"ossian/internal/chat"
 	"ossian/internal/engine"
 	"ossian/internal/limits"
+	"ossian/internal/metrics"
 	"ossian/internal/sched"
 	"ossian/internal/tools"
 	"ossian/internal/wire"
@@ -478,6 +479,11 @@ func (j *Job) stepEnded(choice int) {
 	}
 	t.used = append(t.used, stepUsage{prompt: len(t.prompt), cached: usage.Cached, output: answer.Tokens - answer.base})
 	t.submitted = false
+	finish := metrics.FinishStop // for the calls
+	if answer.Done {
+		finish = j.finishOf(choice)
+	}
+	j.settle(choice, finish)
 }
 
 // stepUsage adds up what the steps of all choices took. Choices of one prompt share its tokens.

@@ -61,8 +61,10 @@ type Scheduler struct {
 	reserved  *Seq   // waiting; slot and blocks are kept for it, nobody else is admitted before it; nil = none
 
 	// Of the step that is planned.
-	failed int // sequences that could not be admitted
-	budget int // tokens that it may have
+	now     time.Time
+	failed  int // sequences that could not be admitted
+	budget  int // tokens that it may have
+	counted int // its tokens that are not of probes
 
 	steps     []step // ring: step n is steps[n%Depth]
 	planned   uint64 // steps so far; those from committed on are in flight
@@ -355,8 +357,7 @@ func (s *Scheduler) dequeue(seq *Seq) {
 // Since it was admitted first it may have been preempted and have found something else.
 func (s *Scheduler) countHits(seq *Seq) {
 	seq.Cached = seq.launched
-	s.stats.Begun += uint64(seq.Prompt)
-	if !s.cfg.NoPrefixCache && !seq.unscored() {
+	if !s.cfg.NoPrefixCache && !seq.unscored() && !seq.Probe {
 		s.stats.CacheQueries += uint64(seq.Prompt)
 		s.stats.CacheHits += uint64(seq.Cached)
 	}
@@ -379,6 +380,21 @@ func (s *Scheduler) release(seq *Seq) {
 		seq.tenant.waiting = insert(seq.tenant.waiting, seq)
 	}
 }
+
+// countRow counts a row of the step that is planned, unless it is a probe's.
+func (s *Scheduler) countRow(seq *Seq, row *runner.Row) {
+	if seq.Probe {
+		return
+	}
+	s.counted += row.Len
+	s.stats.Rows++
+	if row.Sample {
+		s.stats.Sampled++
+	}
+}
+
+// Counted returns how many tokens of the batch that Plan returned last are not of probes.
+func (s *Scheduler) Counted() int { return s.counted }
 
 // Stats returns a snapshot.
 func (s *Scheduler) Stats() Stats {
