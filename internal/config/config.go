@@ -70,6 +70,7 @@ type Settings struct {
 	DrainTimeout  time.Duration
 	MetricsPrefix string
 	HiddenMetrics bool
+	OpenMetrics   bool   // /metrics needs no key
 	LogLevel      string // debug, info, warn, error
 	LogFormat     string // auto, text, json
 	AccessLog     bool

@@ -179,6 +179,8 @@ func replyRows() []row {
 			}},
 		{name: "show-hidden-metrics", kind: boolean, def: one("false"), help: "also names that vLLM dropped",
 			set: func(s *Settings, p parsed) error { s.HiddenMetrics = p.b; return nil }},
+		{name: "metrics-without-key", kind: boolean, def: one("false"), help: "answer /metrics without a key, for gateways that send none; a network policy should say who reaches it", why: "metrics tell how a server is used",
+			set: func(s *Settings, p parsed) error { s.OpenMetrics = p.b; return nil }},
 		{name: "limit", kind: list, live: true, help: "NAME=VALUE: another limit; --explain lists them",
 			set: func(s *Settings, p parsed) error { return s.setLimits(p.list) }},
 		{name: "access-log", kind: boolean, def: one("true"), help: "log each request: route, status, times and token counts",

@@ -25,6 +25,7 @@ type route struct {
 	methods []string
 	deep    bool // the * may hold slashes
 	open    bool // without a key, and to any Host: a status that says nothing else
+	keyless bool // without a key, but like others in all else
 	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
 	admin   bool // is about the server as a whole: for whoever is on its machine
@@ -44,7 +45,9 @@ var (
 func (s *Server) table() []route {
 	return []route{
 		{path: "/v1/chat/completions", methods: post, work: true, body: s.chat.Complete},
+		{path: "/v1/chat/completions/render", methods: post, body: s.chat.Render},
 		{path: "/v1/completions", methods: post, work: true, body: s.completions.Complete},
+		{path: "/v1/completions/render", methods: post, body: s.completions.Render},
 		{path: "/v1/messages", methods: post, work: true, body: s.messages.Create},
 		{path: "/v1/messages/count_tokens", methods: post, body: s.messages.CountTokens},
 		{path: "/v1/responses", methods: post, work: true, body: s.responses.Create},
@@ -62,7 +65,7 @@ func (s *Server) table() []route {
 		{path: "/ready", methods: get, open: true, probe: true, handle: s.ready},
 		{path: "/version", methods: get, handle: s.version},
 		{path: "/load", methods: get, handle: s.loadNow},
-		{path: "/metrics", methods: get, probe: true, handle: s.scrape},
+		{path: "/metrics", methods: get, keyless: s.cfg.OpenMetrics, probe: true, handle: s.scrape},
 		{path: "/reset_prefix_cache", methods: post, admin: true, handle: s.resetCache},
 	}
 }
@@ -107,6 +110,7 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	conn := connOf(r)
 	w := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
 	w.Header().Set("X-Request-Id", w.ID)
+	giveBack(w.Header(), r.Header)
 	if ofMessages(r) {
 		w.Header().Set("Request-Id", w.ID) // where those clients look for it
 	}
@@ -203,7 +207,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	if text := r.Header.Get("X-Api-Key"); !ok && text != "" { // as clients of the Messages API have it
 		tenant, ok = s.tenant("Bearer " + text)
 	}
-	if !open && !ok {
+	if !open && !ok && !(rt != nil && rt.keyless) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY, or x-api-key: KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
 	}
@@ -271,6 +275,25 @@ func (s *Server) accepting() error {
 		}
 	}
 	return err
+}
+
+// mostGivenBack bounds the bytes of a request's headers that its reply repeats.
+const mostGivenBack = 8 << 10
+
+// giveBack repeats headers by which gateways know their requests again (operations.md 3).
+func giveBack(reply, request http.Header) {
+	left := mostGivenBack
+	for name, values := range request {
+		if name != "Traceparent" && !strings.HasPrefix(name, "X-Gateway-") {
+			continue
+		}
+		for _, value := range values {
+			if size := len(name) + len(value); size <= left {
+				left -= size
+				reply.Add(name, value)
+			}
+		}
+	}
 }
 
 // requestID returns the client's id if it can go into headers and logs, else a new one.

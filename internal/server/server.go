@@ -43,6 +43,7 @@ type Config struct {
 	Strict         bool          // refuse unknown request fields
 	DrainTimeout   time.Duration // how long requests may go on once Serve is told to end
 	AccessLog      bool
+	OpenMetrics    bool        // /metrics is answered without a key
 	LooseHeaders   bool        // leave headers of gpt-oss to the model, to compare with servers that do
 	Limits         *limits.Set // nil = defaults; see Reload
 	Archive        Archive     // of responses; nil = none is kept

@@ -36,38 +36,68 @@ func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, bo
 	return delivery.Run(r.Context())
 }
 
-// deliver takes a request through its stages: each may refuse it, so their order is the
-// order in which errors are found.
+// Render answers POST /v1/chat/completions/render: the ids that the same body would have
+// computed, and the same errors up to there. The engine has no part in it.
+func (h *Handler) Render(w *api.Reply, r *http.Request, _ *api.Caller, body []byte) error {
+	made, err := h.prepare(w, r, body)
+	if err != nil {
+		return err
+	}
+	if err := generate.CheckSampling(made.model, &made.req.Sampling); err != nil {
+		return err
+	}
+	return w.Send(wire.Rendered{TokenIDs: made.ids})
+}
+
+// A prepared request is one whose prompt is known.
+type prepared struct {
+	req   *wire.ChatRequest
+	model *host.Model
+	conv  *chat.Conversation
+	rules *chat.Rules
+	at    generate.Places
+	field wire.ReasoningField
+	ids   []int32
+}
+
+// prepare takes a request through its stages up to the ids of its prompt: each may refuse it, so
+// their order is the order in which errors are found.
+func (h *Handler) prepare(w *api.Reply, r *http.Request, body []byte) (made prepared, err error) {
+	if made.req, made.field, err = h.decode(w, r, body); err != nil {
+		return made, err
+	}
+	if made.model, err = h.service.Find(made.req.Model); err != nil {
+		return made, err
+	}
+	if err = later(made.req); err != nil {
+		return made, err
+	}
+	if made.rules, made.at, err = rulesOf(made.req); err != nil {
+		return made, err
+	}
+	made.conv = Conversation(made.req, h.front.Clock())
+	if made.ids, err = h.prompt(w, made.model, made.req, made.conv); err != nil {
+		return made, Unrenderable(err, made.req)
+	}
+	return made, nil
+}
+
+// deliver takes a request through the stages behind its prompt.
 func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
-	req, field, err := h.decode(w, r, body)
+	made, err := h.prepare(w, r, body)
 	if err != nil {
 		return nil, err
 	}
-	model, err := h.service.Find(req.Model)
-	if err != nil {
-		return nil, err
-	}
-	if err := later(req); err != nil {
-		return nil, err
-	}
-	rules, at, err := rulesOf(req)
-	if err != nil {
-		return nil, err
-	}
-	conv := Conversation(req, h.front.Clock())
-	ids, err := h.prompt(w, model, req, conv)
-	if err != nil {
-		return nil, Unrenderable(err, req)
-	}
+	req, model := made.req, made.model
 	// From here on only what parsers need of the conversation is held.
-	known := generate.Known(conv)
-	constraint, err := h.constraint(r.Context(), w, model, known, rules, at)
+	known := generate.Known(made.conv)
+	constraint, err := h.constraint(r.Context(), w, model, known, made.rules, made.at)
 	if err != nil {
 		return nil, Unrenderable(err, req)
 	}
-	gen := generation(req, model, known, ids, rules.OneCall)
+	gen := generation(req, model, known, made.ids, made.rules.OneCall)
 	gen.Tenant, gen.Received, gen.Constraint = caller.Tenant, caller.Received, constraint
-	codec := h.codec(req, model, ids, field) // before the job: its id is drawn before the seed
+	codec := h.codec(req, model, made.ids, made.field) // before the job: its id is drawn before the seed
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
 		return nil, err

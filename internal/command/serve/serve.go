@@ -214,7 +214,7 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 	return server.New(server.Config{
 		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
 	}, models, log, counters)
 }
 
