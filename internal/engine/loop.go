@@ -20,12 +20,13 @@ type life struct {
 	eng      *Engine // never changes, and so does runner
 	runner   runner.Runner
 	sched    *sched.Scheduler
-	inFlight []step      // oldest first
-	owed     int         // steps that an earlier life launched and did not collect
-	paused   bool        // launches nothing until what is in flight is over
-	inRunner bool        // the runner has been called and has not returned without error
-	lastEnd  time.Time   // of the last step
-	earlier  sched.Stats // counters of earlier lives
+	prefixes PrefixObserver // nil = nobody is told
+	inFlight []step         // oldest first
+	owed     int            // steps that an earlier life launched and did not collect
+	paused   bool           // launches nothing until what is in flight is over
+	inRunner bool           // the runner has been called and has not returned without error
+	lastEnd  time.Time      // of the last step
+	earlier  sched.Stats    // counters of earlier lives
 
 	adds, stops []*Stream // scratch of mail
 
@@ -61,11 +62,16 @@ const (
 func (e *Engine) newLife(owned runner.Runner, owed int) (*life, error) {
 	cfg := e.cfg.Sched // Submit has refused what is too much
 	cfg.MaxQueue, cfg.MaxQueueTokens = math.MaxInt, 0
+	var prefixes PrefixObserver
+	if e.cfg.Prefixes != nil {
+		prefixes = e.cfg.Prefixes()
+		cfg.Observer = prefixes
+	}
 	scheduler, err := sched.New(cfg, owned.Info())
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	return &life{eng: e, runner: owned, sched: scheduler, owed: owed, chunker: newChunker(e.cfg.StepTime, owned.Info().MaxTokens)}, nil
+	return &life{eng: e, runner: owned, sched: scheduler, prefixes: prefixes, owed: owed, chunker: newChunker(e.cfg.StepTime, owned.Info().MaxTokens)}, nil
 }
 
 // A panicError is a panic of the loop.
@@ -184,6 +190,7 @@ func (l *life) mail() bool {
 // the list until it is done: if this loop fails meanwhile, the next one answers them.
 func (l *life) forget(waiting int) {
 	dropped, e := l.sched.ForgetPrefixes(), l.eng
+	l.flush()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.life != l {
@@ -194,6 +201,13 @@ func (l *life) forget(waiting int) {
 		dropped = 0
 	}
 	e.forgets = slices.Delete(e.forgets, 0, waiting)
+}
+
+// flush passes on which prefixes are cached.
+func (l *life) flush() {
+	if l.prefixes != nil {
+		l.prefixes.Flush()
+	}
 }
 
 // add gives a stream's request to the scheduler.
@@ -222,6 +236,7 @@ func (l *life) launch() error {
 		now := l.eng.cfg.Clock()
 		l.sched.LimitPrompts(l.chunker.limit())
 		batch := l.sched.Plan(now)
+		l.flush()
 		if batch == nil {
 			return nil
 		}
@@ -260,6 +275,7 @@ func (l *life) deliver(result *runner.Result) error {
 	now, step := l.eng.cfg.Clock(), l.inFlight[0]
 	l.inFlight = slices.Delete(l.inFlight, 0, 1)
 	outputs := l.sched.Commit(step.batch, result, now)
+	l.flush()
 	if step.launchedAt.Before(l.lastEnd) {
 		step.launchedAt = l.lastEnd // steps run one after another
 	}

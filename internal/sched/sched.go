@@ -118,6 +118,7 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 	}
 	s.kv = kv.New(info.BlockSize, info.Groups, !cfg.NoPrefixCache)
 	s.kv.Share(cfg.SharedBlocks)
+	s.kv.Observe(cfg.Observer)
 	// One token per step for each: whoever is resident is never left out.
 	rows := min(info.MaxSeqs, info.MaxTokens)
 	s.residents = make([]*Seq, rows)
@@ -220,6 +221,11 @@ func (s *Scheduler) Abort(id uint64) bool {
 	s.end(seq)
 	s.release(seq)
 	return true
+}
+
+// Prefixes is kv.Manager.Prefixes.
+func (s *Scheduler) Prefixes(tell func(serial, parent, salt uint64, tokens []int32)) {
+	s.kv.Prefixes(tell)
 }
 
 // ForgetPrefixes empties the prefix cache of what no sequence uses, and returns how many

@@ -114,14 +114,18 @@ var (
 	ErrNeverFits = errors.New("sequence never fits") // Capacity says what would
 )
 
+// A PrefixObserver is told which prefixes are cached.
+type PrefixObserver = kv.Observer
+
 // Config is what an operator may choose. The zero value is a sensible server.
 type Config struct {
-	MaxQueue       int  // sequences that wait for their first slot, 0 = 1024
-	MaxQueueTokens int  // their prompt tokens, 0 = no bound; a lone sequence may exceed it
-	ChunkLimit     int  // tokens of a prompt per step and sequence, 0 = what the step has room for
-	NoPrefixCache  bool // compute every prompt in full
-	SharedBlocks   int  // blocks that all KV groups have together, 0 = each has its pool for itself
-	NoReserve      bool // admit where the prompt's blocks are there, and keep none for residents that will need more
+	MaxQueue       int            // sequences that wait for their first slot, 0 = 1024
+	MaxQueueTokens int            // their prompt tokens, 0 = no bound; a lone sequence may exceed it
+	ChunkLimit     int            // tokens of a prompt per step and sequence, 0 = what the step has room for
+	NoPrefixCache  bool           // compute every prompt in full
+	SharedBlocks   int            // blocks that all KV groups have together, 0 = each has its pool for itself
+	Observer       PrefixObserver // is told which prefixes are cached; nil = nobody is
+	NoReserve      bool           // admit where the prompt's blocks are there, and keep none for residents that will need more
 }
 
 // Stats is a snapshot for metrics. Counters run since New.
