@@ -3,6 +3,7 @@ package api
 import (
 	"time"
 
+	"ossian/internal/generate"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
@@ -11,6 +12,7 @@ import (
 type Caller struct {
 	Tenant   uint32 // which key, from 1; 0 = no keys are configured
 	Received time.Time
+	Observer generate.Observer // of the request that is made of it; nil = nobody
 	front    *Front
 	held     int64 // bytes: the body, and what is read for it, until Release
 }

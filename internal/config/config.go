@@ -75,6 +75,8 @@ type Settings struct {
 	LogFormat     string // auto, text, json
 	AccessLog     bool
 
+	KVEvents string // JSON of kvevents.Config; "" = off
+
 	Limits  *limits.Set
 	Explain bool // print the settings and end
 }

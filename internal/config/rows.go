@@ -179,6 +179,8 @@ func replyRows() []row {
 			}},
 		{name: "show-hidden-metrics", kind: boolean, def: one("false"), help: "also names that vLLM dropped",
 			set: func(s *Settings, p parsed) error { s.HiddenMetrics = p.b; return nil }},
+		{name: "kv-events-config", kind: object, help: "publish over ZeroMQ which prefixes are cached, as vLLM does, for routers", why: "nobody is told",
+			set: func(s *Settings, p parsed) error { s.KVEvents = p.text; return nil }},
 		{name: "metrics-without-key", kind: boolean, def: one("false"), help: "answer /metrics without a key, for gateways that send none; a network policy should say who reaches it", why: "metrics tell how a server is used",
 			set: func(s *Settings, p parsed) error { s.OpenMetrics = p.b; return nil }},
 		{name: "limit", kind: list, live: true, help: "NAME=VALUE: another limit; --explain lists them",

@@ -34,7 +34,8 @@ type Job struct {
 	asked     int              // max_tokens, 0 = not given
 	mute      bool             // max_tokens is 0: there is nothing but the echo
 	out       Output
-	loop      *loop // of built-in tools; nil = none
+	observer  Observer // nil = nobody is told
+	loop      *loop    // of built-in tools; nil = none
 
 	many  chan arrival // of several streams, and of tools
 	open  int          // choices that go on
@@ -87,6 +88,9 @@ func (s *Service) Start(ctx context.Context, gen *Generation) (*Job, error) {
 	}
 	if gen.Builtin != nil && !job.mute {
 		job.startLoop(gen, req)
+	}
+	if job.observer = gen.Observer; gen.Observer != nil {
+		gen.Observer.Started(gen)
 	}
 	err = job.reserve(0)
 	if err == nil && (!job.mute || spec.scored() >= 0) {
@@ -169,6 +173,7 @@ func (j *Job) Close() {
 		}
 	}
 	j.pumps.Wait()
+	j.tellEnded()
 	j.endLoop()
 	j.observe()
 	_ = j.reserve(-j.size) // only more can fail

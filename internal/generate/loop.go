@@ -218,7 +218,7 @@ func (j *Job) runCall(choice int, call *stepCall) {
 	ctx, cancel := context.WithDeadline(j.loop.ctx, j.loop.deadline)
 	ended := make(chan tools.Result, 1)
 	running := make(chan struct{})
-	t.running = running
+	t.running, call.began = running, time.Now()
 	go func() {
 		defer close(running)
 		ended <- j.called(ctx, t.box, call)
@@ -261,6 +261,7 @@ func (j *Job) gave(choice int, got *ran) error {
 	answer := j.answers[choice]
 	t := answer.turn
 	call := t.next()
+	j.tellCalled(call, got.result.Outcome)
 	if t.lost = got.lost; t.lost {
 		t.cites.flush(answer)
 		t.held, t.cites, answer.Tools = muteAll, nil, nil

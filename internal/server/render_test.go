@@ -128,3 +128,18 @@ func TestMetricsWithoutKey(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkRender is the time of a prompt of 1,000 tokens, 1 ms at most (operations.md 4), with
+// the HTTP connection.
+func BenchmarkRender(b *testing.B) {
+	g := start(b, setup{reply: hello})
+	text := strings.TrimSpace(strings.Repeat(" the quick brown fox jumps over the lazy dog", 111))
+	if n := len(said(text)); n < 990 || n > 1010 {
+		b.Fatalf("%d tokens", n)
+	}
+	for b.Loop() {
+		if r := g.post("/v1/chat/completions/render", `{"messages":[{"role":"user","content":"`+text+`"}]}`); r.status != 200 {
+			b.Fatal(r.body)
+		}
+	}
+}

@@ -130,6 +130,12 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 		err = s.admit(w, r, rt, caller)
 	}
 	if err == nil {
+		seen := s.observe(r, rt, caller.Received)
+		if seen != nil {
+			caller.Observer = seen
+			// Behind the reply, and also when the handler panics.
+			defer func() { seen.replied(w.Status, s.front.Model, err) }()
+		}
 		err = s.serve(w, r, rt, caller)
 	}
 	switch {

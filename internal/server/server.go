@@ -27,6 +27,7 @@ import (
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
 	"ossian/internal/store"
+	"ossian/internal/trace"
 	"ossian/internal/wire"
 )
 
@@ -49,6 +50,8 @@ type Config struct {
 	Archive        Archive     // of responses; nil = none is kept
 	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
 	TLS            *tls.Config // nil = plain HTTP
+
+	Tracer *trace.Tracer // tells a collector of requests; nil = nobody is told
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source

@@ -79,8 +79,9 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 		return nil, err
 	}
 	gen := generation(req, model, prompts)
-	gen.Tenant, gen.Received, gen.Constraint = caller.Tenant, caller.Received, constraint
+	gen.Tenant, gen.Received, gen.Constraint, gen.Observer = caller.Tenant, caller.Received, constraint, caller.Observer
 	codec := h.codec(req, model, prompts) // before the job: its id is drawn before the seed
+	gen.ReplyID, gen.ModelName = codec.head.ID, req.Model
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
 		return nil, err

@@ -45,7 +45,9 @@ func (h *Handler) maker(req *request) *maker {
 
 // start gives the request to the engine.
 func (m *maker) start(ctx context.Context) (err error) {
-	m.job, err = m.h.service.Start(ctx, m.req.generation())
+	gen := m.req.generation()
+	gen.ReplyID, gen.ModelName, gen.Observer = m.object.ID, m.req.Model, m.req.caller.Observer
+	m.job, err = m.h.service.Start(ctx, gen)
 	return err
 }
 

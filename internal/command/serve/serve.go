@@ -30,6 +30,7 @@ import (
 	"ossian/internal/server"
 	"ossian/internal/terminal"
 	"ossian/internal/tiny"
+	"ossian/internal/trace"
 )
 
 // Command returns the command.
@@ -51,6 +52,9 @@ func Command() *cobra.Command {
 				fmt.Fprintln(cmd.ErrOrStderr(), note)
 			}
 			if _, err := cfg.TLS(); err != nil { // before a port is open, and with --explain, too
+				return err
+			}
+			if _, _, err := checkOutlets(cfg, command.Version(), src.Env); err != nil {
 				return err
 			}
 			if cfg.Settings.Explain {
@@ -127,11 +131,14 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	if err != nil {
 		return err
 	}
+	told, err := openOutlets(cfg, version, src.Env, log, counters)
+	if err != nil {
+		return err
+	}
+	defer told.close()
 	// SIGHUP is caught before anybody can know the address and send one.
-	srv := newServer(cfg, version, models, kept, log, counters, secure)
-	hup := make(chan os.Signal, 1)
-	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
-	signal.Notify(hup, syscall.SIGHUP)
+	srv := newServer(cfg, version, models, kept, log, counters, secure, told.tracer)
+	hup, outlives := catchHangups()
 	defer signal.Stop(hup)
 	fmt.Fprintf(lines, "listening on %s://%s\n", secure.scheme(), listener.Addr())
 	var reloading sync.WaitGroup
@@ -147,9 +154,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // requests go on while the server drains
 	defer end()
 	go func() {
-		ld := &loader{cfg: cfg, log: log, metrics: counters, name: names[0], version: version}
-		defer ld.close()
-		err := runModel(hostCtx, models, ld)
+		err := runModel(hostCtx, models, &loader{cfg: cfg, log: log, metrics: counters, name: names[0], version: version, events: told.events})
 		if err != nil {
 			cancel(err)
 		}
@@ -165,8 +170,18 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	return errors.Join(err, failed)
 }
 
+// catchHangups returns where SIGHUP arrives, and whether the process was told to outlive its
+// terminal.
+func catchHangups() (hup chan os.Signal, outlives bool) {
+	hup = make(chan os.Signal, 1)
+	outlives = signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
+	signal.Notify(hup, syscall.SIGHUP)
+	return hup, outlives
+}
+
 // runModel loads the model and runs it until ctx ends, or it fails.
 func runModel(ctx context.Context, models *host.Host, ld *loader) error {
+	defer ld.close()
 	err := models.Run(ctx, ld.load)
 	if withdraw(models, ld.log, err) {
 		<-ctx.Done() // all that needs no model goes on: probes, metrics, stored responses
@@ -206,7 +221,7 @@ func Start(ctx context.Context, args []string, log io.Writer) (address string, e
 }
 
 // newServer returns the HTTP side of the settings.
-func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, log *slog.Logger, counters *metrics.Server, secure *certificates) *server.Server {
+func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, log *slog.Logger, counters *metrics.Server, secure *certificates, tracer *trace.Tracer) *server.Server {
 	hosts := cfg.AllowedHosts
 	if (cfg.Insecure || cfg.Vouched()) && len(hosts) == 0 {
 		hosts = []string{"*"} // other machines are let in under whatever name they know
@@ -214,7 +229,7 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 	return server.New(server.Config{
 		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(), Tracer: tracer,
 	}, models, log, counters)
 }
 
