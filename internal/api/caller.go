@@ -3,6 +3,7 @@ package api
 import (
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/generate"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
@@ -10,11 +11,12 @@ import (
 
 // A Caller is who sent a request, and when, and what of it is in memory.
 type Caller struct {
-	Tenant   uint32 // which key, from 1; 0 = no keys are configured
-	Received time.Time
-	Observer generate.Observer // of the request that is made of it; nil = nobody
-	front    *Front
-	held     int64 // bytes: the body, and what is read for it, until Release
+	board.Label        // of the request
+	Tenant      uint32 // which key, from 1; 0 = no keys are configured
+	Received    time.Time
+	Observer    generate.Observer // of the request that is made of it; nil = nobody
+	front       *Front
+	held        int64 // bytes: the body, and what is read for it, until Release
 }
 
 // NewCaller returns who sent a request that came at this time.

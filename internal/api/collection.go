@@ -23,6 +23,7 @@ type Choice struct {
 	Calls              []wire.ToolCall // without ids and arguments
 	Arguments          []*strings.Builder
 	Logprobs           []wire.TokenLogprob
+	Citations          []generate.Citation
 }
 
 func (c *Choice) add(delta *generate.Delta) {
@@ -37,6 +38,8 @@ func (c *Choice) add(delta *generate.Delta) {
 		c.Arguments = append(c.Arguments, new(strings.Builder))
 	case generate.CallArguments:
 		c.Arguments[delta.Call].WriteString(delta.Text)
+	case generate.Cited:
+		c.Citations = append(c.Citations, *delta.Citation)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -127,6 +128,30 @@ func (w *Reply) Send(v any) error {
 	}
 	w.JSON(http.StatusOK, body)
 	return nil
+}
+
+// mostUnavailable bounds x-ossian-unavailable, in bytes.
+const mostUnavailable = 2 << 10
+
+// Unavailable says which servers of tools the answer is made without, and why.
+func (w *Reply) Unavailable(listed []Listed) {
+	all := ""
+	for i := range listed {
+		if listed[i].Problem == "" {
+			continue
+		}
+		one := strings.Trim(strconv.QuoteToASCII(listed[i].Label+": "+listed[i].Problem), `"`)
+		if all != "" {
+			all += "; "
+		}
+		if all += one; len(all) > mostUnavailable {
+			all = all[:mostUnavailable]
+			break
+		}
+	}
+	if all != "" {
+		w.Header().Set("x-ossian-unavailable", all)
+	}
 }
 
 // Truncated says how much of a prompt was left out, if any was.

@@ -250,5 +250,18 @@ func (c *Config) environment(env []string) map[string]*value {
 		}
 		given[row.name] = &value{texts: items, origin: "environment " + key}
 	}
+	c.foreignNames(env, given)
 	return given
+}
+
+// foreignNames reads settings under the names that other programs have for them.
+func (c *Config) foreignNames(env []string, given map[string]*value) {
+	for i := range c.rows {
+		row := &c.rows[i]
+		for _, kv := range env {
+			if key, text, _ := strings.Cut(kv, "="); row.env != "" && key == row.env && text != "" && given[row.name] == nil {
+				given[row.name] = &value{texts: one(text), origin: "environment " + key}
+			}
+		}
+	}
 }

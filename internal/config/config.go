@@ -33,6 +33,8 @@ type Settings struct {
 	APIKeys        []string // of api-key and KeyFile; nil = no key needed
 	KeyFile        string   // "" = none
 	Insecure       bool     // other machines may connect without a key
+	Page           bool     // answer / with the page
+	OpenPage       bool     // show it in a browser at the start
 	AllowedHosts   []string // of the Host header besides this machine's; "*" = all
 	AllowedOrigins []string // CORS; nil = off
 
@@ -65,6 +67,18 @@ type Settings struct {
 	CheckpointSampler bool // sampling defaults from the checkpoint's generation config
 	ReasoningField    wire.ReasoningField
 	Strict            bool // refuse unknown request fields
+
+	ToolServers       []string // demo, and addresses of servers of MCP, with a name before "=" or without; nil = none
+	ToolsDefault      []string // types of tools of requests that have no tools
+	MCPAllow          []string // HOST[:PORT] that requests may name
+	BrowserBackend    string   // youcom, exa, http, corpus
+	BrowserCorpus     string   // a directory; "" = none
+	BrowserSearch     string   // URL with {query}; "" = none
+	ExaKey, YouComKey string   // of services; "" = none
+	PythonBackend     string   // "" = sandbox, else wasm
+	PythonInterpreter string   // "" = python3 in PATH
+	PythonWASM        string   // a file; "" = none
+	PythonJupyter     string   // a file; "" = none
 
 	Store         string // directory for stored responses; auto, memory
 	DrainTimeout  time.Duration
@@ -259,6 +273,9 @@ func (c *Config) check() error {
 	if settings.ClientCAFile != "" && settings.ClientCerts == tls.NoClientCert {
 		c.Notes = append(c.Notes, "--ssl-ca-certs: no client is asked for a certificate; --ssl-cert-reqs 2 demands one of each")
 	}
+	if err := c.checkBrowser(); err != nil {
+		return err
+	}
 	// Limits with a flag of their own: --limit has been applied last, and wins over a default.
 	for _, pair := range []struct {
 		flag string
@@ -279,6 +296,21 @@ func (c *Config) check() error {
 	}
 	if reply, all := settings.Limits[limits.ReplyBody], settings.Limits[limits.Replies]; reply > all && c.Given(limits.ReplyBody) && c.Given(limits.Replies) {
 		return fmt.Errorf("--limit replies-in-flight=%d has no room for one reply of reply-body=%d bytes: raise the one or lower the other", all, reply)
+	}
+	return nil
+}
+
+// checkBrowser has the browser read the directory that was named, unless something else was
+// asked for as clearly.
+func (c *Config) checkBrowser() error {
+	backend := c.values["browser-backend"]
+	switch {
+	case c.BrowserCorpus == "" || c.BrowserBackend == "corpus":
+	case backend.origin != "default" && backend.origin != "environment BROWSER_BACKEND":
+		return fmt.Errorf("--browser-backend %s (%s) and --browser-corpus contradict each other", c.BrowserBackend, backend.origin)
+	default:
+		c.BrowserBackend = "corpus"
+		c.values["browser-backend"] = &value{texts: one("corpus"), origin: "automatic", reason: "--browser-corpus"}
 	}
 	return nil
 }

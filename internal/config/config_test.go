@@ -28,13 +28,63 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Settings{Host: "127.0.0.1", Port: 8000, Device: "auto", PresetUsers: 8, KVCacheDType: "auto", Weights: "auto", Packed: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
-		CheckpointSampler: true, DrainTimeout: 30 * time.Second, StepTime: 500 * time.Millisecond, MetricsPrefix: "vllm", LogLevel: "info", LogFormat: "auto", AccessLog: true, Limits: limits.Defaults()}
+	want := Settings{Host: "127.0.0.1", Port: 8000, Page: true, Device: "auto", PresetUsers: 8, KVCacheDType: "auto", Weights: "auto", Packed: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
+		CheckpointSampler: true, DrainTimeout: 30 * time.Second, StepTime: 500 * time.Millisecond, BrowserBackend: "youcom", MetricsPrefix: "vllm", LogLevel: "info", LogFormat: "auto", AccessLog: true, Limits: limits.Defaults()}
 	if !reflect.DeepEqual(c.Settings, want) {
 		t.Errorf("got  %+v\nwant %+v", c.Settings, want)
 	}
 	if len(c.Notes) != 0 {
 		t.Errorf("notes without flags: %q", c.Notes)
+	}
+}
+
+// TestToolArguments: servers and tools that the server itself runs.
+func TestToolArguments(t *testing.T) {
+	for _, tc := range []struct {
+		name, args string
+		env        []string
+		is         func(*Config) bool
+	}{
+		{"servers", "--tool-server demo,localhost:9000 wiki=https://a.example/mcp?x=1", nil, func(c *Config) bool {
+			return slices.Equal(c.ToolServers, []string{"demo", "localhost:9000", "wiki=https://a.example/mcp?x=1"})
+		}},
+		{"environment", "", []string{"BROWSER_BACKEND=exa", "EXA_API_KEY=k", "PYTHON_EXECUTION_BACKEND=wasm"}, func(c *Config) bool {
+			return c.BrowserBackend == "exa" && c.ExaKey == "k" && c.PythonBackend == "wasm" && c.Origin("python-backend") == "environment PYTHON_EXECUTION_BACKEND"
+		}},
+		{"flags win", "--browser-backend http --python-backend off", []string{"BROWSER_BACKEND=exa", "PYTHON_EXECUTION_BACKEND=wasm"}, func(c *Config) bool {
+			return c.BrowserBackend == "http" && c.PythonBackend == "off"
+		}},
+		{"our names win", "", []string{"BROWSER_BACKEND=exa", "OSSIAN_BROWSER_BACKEND=http"}, func(c *Config) bool { return c.BrowserBackend == "http" }},
+		{"a corpus is used", "--browser-corpus d", []string{"BROWSER_BACKEND=exa"}, func(c *Config) bool { return c.BrowserBackend == "corpus" && c.BrowserCorpus == "d" }},
+		{"tools of all", "--tools-default web_search,code_interpreter", nil, func(c *Config) bool {
+			return slices.Equal(c.ToolsDefault, []string{"web_search", "code_interpreter"})
+		}},
+		{"hosts", "--mcp-allow a.example,b.example:8443", nil, func(c *Config) bool { return slices.Equal(c.MCPAllow, []string{"a.example", "b.example:8443"}) }},
+	} {
+		c, err := load(tc.args, "", tc.env...)
+		if err != nil || !tc.is(c) {
+			t.Errorf("%s: %v, %+v", tc.name, err, c)
+		}
+	}
+	c, err := Load(Source{Args: []string{"--tool-server", "demo", "files=stdio:npx -y server a,b", "stdio:x y,z"}})
+	if want := []string{"demo", "files=stdio:npx -y server a,b", "stdio:x y,z"}; err != nil || !slices.Equal(c.ToolServers, want) {
+		t.Errorf("commands: %v, %+v", err, c)
+	}
+	for args, want := range map[string]string{
+		"--tool-server demo,,x:1":                  "part 2",
+		"--tool-server=":                           "part 1",
+		"--browser-backend bing":                   "youcom, exa, http or corpus expected",
+		"--browser-backend exa --browser-corpus d": "contradict",
+		"--tools-default mcp":                      "web_search or code_interpreter",
+		"--python-backend shell":                   "expected",
+		"--exa-api-key a\x01b":                     "visible ASCII",
+	} {
+		if _, err := load(args, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+	if _, err := load("", "", "BROWSER_BACKEND=bing"); err == nil || !strings.Contains(err.Error(), "BROWSER_BACKEND") {
+		t.Errorf("an unknown backend in the environment: %v", err)
 	}
 }
 
@@ -231,7 +281,7 @@ func TestOPS3Misspellings(t *testing.T) {
 
 // An example is what a flag may be given.
 func example(r *row) string {
-	special := map[string]string{"host": "127.0.0.1", "config": "x.yaml", "limit": "messages=1", "activation-bits": "8", "uvicorn-log-level": "info"}
+	special := map[string]string{"tools-default": "web_search", "host": "127.0.0.1", "config": "x.yaml", "limit": "messages=1", "activation-bits": "8", "uvicorn-log-level": "info"}
 	switch {
 	case special[r.name] != "":
 		return special[r.name]

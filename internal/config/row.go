@@ -40,6 +40,7 @@ type row struct {
 	command  bool   // says what to do, not how: not explained
 	secret   bool   // never printed
 	live     bool   // Reload changes it
+	env      string // a further name in the environment; OSSIAN_NAME wins
 	set      func(*Settings, parsed) error
 }
 
@@ -134,7 +135,7 @@ func (r *row) usage() string {
 		return "[no-]" + r.name
 	case r.kind == boolean:
 		return r.name
-	case r.kind == text && r.values != nil:
+	case r.kind == text && r.values != nil && len(r.values) <= 4:
 		return r.name + " " + strings.Join(r.values, "|")
 	}
 	return r.name + " " + map[kind]string{text: "TEXT", integer: "N", float: "X", list: "A [B …]", duration: "TIME", object: "JSON"}[r.kind]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"ossian/internal/limits"
@@ -22,7 +23,7 @@ func one(s string) []string { return []string{s} }
 
 // rows is the table of settings, in the order in which they are explained.
 func rows() []row {
-	return append(append(append(networkRows(), engineRows()...), replyRows()...), vllmRows()...)
+	return slices.Concat(networkRows(), pageRows(), engineRows(), replyRows(), toolRows(), vllmRows())
 }
 
 // networkRows are about clients: addresses, access, connections, logs.
@@ -82,6 +83,16 @@ func networkRows() []row {
 		{name: "config", help: "YAML file with flag names as keys", command: true},
 		{name: "explain", kind: boolean, def: one("false"), help: "print every setting with origin and reason, then end", command: true,
 			set: func(s *Settings, p parsed) error { s.Explain = p.b; return nil }},
+	}
+}
+
+// pageRows are about the page that a browser shows.
+func pageRows() []row {
+	return []row{
+		{name: "ui", kind: boolean, def: one("true"), help: "answer / with a page to chat in and to watch the server", why: "it asks only this server, and tells nothing without a key",
+			set: func(s *Settings, p parsed) error { s.Page = p.b; return nil }},
+		{name: "open", kind: boolean, def: one("false"), help: "open the page in a browser once the port is", command: true,
+			set: func(s *Settings, p parsed) error { s.OpenPage = p.b; return nil }},
 	}
 }
 
@@ -188,6 +199,94 @@ func replyRows() []row {
 		{name: "access-log", kind: boolean, def: one("true"), help: "log each request: route, status, times and token counts",
 			set: func(s *Settings, p parsed) error { s.AccessLog = p.b; return nil }},
 	}
+}
+
+// toolRows are about what the server itself runs for models. The environment has the names that
+// OpenAI's reference tools read, too.
+func toolRows() []row {
+	return []row{
+		{name: "tool-server", kind: list, help: "what requests may ask for: demo (a browser and Python), servers of MCP as [NAME=]host:port[/path], URL or stdio:COMMAND", why: "nothing runs unless it is named",
+			set: func(s *Settings, p parsed) (err error) { s.ToolServers, err = toolServers(p.list); return err }},
+		{name: "tools-default", kind: list, help: "types of tools that requests without tools get: web_search, code_interpreter", why: "only what a request asks for",
+			set: func(s *Settings, p parsed) (err error) { s.ToolsDefault, err = defaultTools(p.list); return err }},
+		{name: "mcp-allow", kind: list, help: "HOST[:PORT] of servers of MCP that requests may name by server_url", why: "requests cannot make the server connect anywhere",
+			set: func(s *Settings, p parsed) (err error) { s.MCPAllow, err = parts(p.list, "a host"); return err }},
+		{name: "browser-backend", env: "BROWSER_BACKEND", def: one("youcom"), values: []string{"youcom", "exa", "http", "corpus"}, help: "where the browser's pages come from: a service, the web itself with a search endpoint, or files", why: "as OpenAI's reference",
+			set: func(s *Settings, p parsed) error { s.BrowserBackend = p.text; return nil }},
+		{name: "browser-corpus", help: "directory of HTML and text files that the browser has instead of the web", why: "no directory was named",
+			set: func(s *Settings, p parsed) error { s.BrowserCorpus = p.text; return nil }},
+		{name: "browser-search-url", help: "search endpoint of browser-backend http, in JSON: http://localhost:8888/search?q={query}&format=json", why: "no endpoint was named",
+			set: func(s *Settings, p parsed) error { s.BrowserSearch = p.text; return nil }},
+		{name: "exa-api-key", env: "EXA_API_KEY", secret: true, help: "key of browser-backend exa; better in EXA_API_KEY, which other users cannot see", why: "no key was given",
+			set: func(s *Settings, p parsed) (err error) { s.ExaKey, err = secret(p.text); return err }},
+		{name: "youcom-api-key", env: "YDC_API_KEY", secret: true, help: "key of browser-backend youcom; better in YDC_API_KEY, which other users cannot see", why: "no key was given",
+			set: func(s *Settings, p parsed) (err error) { s.YouComKey, err = secret(p.text); return err }},
+		{name: "python-backend", env: "PYTHON_EXECUTION_BACKEND", values: []string{"sandbox", "wasm", "off", "docker", "dangerously_use_uv", "dangerously_use_local_jupyter"}, help: "what runs Python of models: sandbox, wasm, off, docker, dangerously_use_uv or dangerously_use_local_jupyter", why: "sandbox where its self-test passes, else wasm where python-wasm names a file",
+			set: func(s *Settings, p parsed) error { s.PythonBackend = p.text; return nil }},
+		{name: "python-interpreter", help: "CPython of python-backend sandbox", why: "python3 in PATH",
+			set: func(s *Settings, p parsed) error { s.PythonInterpreter = p.text; return nil }},
+		{name: "python-wasm", help: "file of python-backend wasm: a CPython built for WASI preview 1", why: "no file was named",
+			set: func(s *Settings, p parsed) error { s.PythonWASM = p.text; return nil }},
+		{name: "python-jupyter-connection", env: "PYTHON_LOCAL_JUPYTER_CONNECTION_FILE", help: "connection file of python-backend dangerously_use_local_jupyter", why: "no file was named",
+			set: func(s *Settings, p parsed) error { s.PythonJupyter = p.text; return nil }},
+	}
+}
+
+// toolServers takes the servers apart that commas separate. A command has commas of its own.
+func toolServers(items []string) (all []string, err error) {
+	for _, item := range items {
+		if name, address, named := strings.Cut(item, "="); strings.HasPrefix(item, "stdio:") || (named && isLabel(name) && strings.HasPrefix(address, "stdio:")) {
+			all = append(all, item)
+			continue
+		}
+		part, err := parts(one(item), "a server")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, part...)
+	}
+	return all, nil
+}
+
+// isLabel reports whether name can be that of a server in requests.
+func isLabel(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return !(r == '_' || r == '-' || r == '.' || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9'))
+	})
+}
+
+// parts takes items apart at commas and refuses empty ones.
+func parts(items []string, what string) (all []string, err error) {
+	for _, item := range items {
+		for i, part := range strings.Split(item, ",") {
+			if _, err := names(one(part), what); err != nil {
+				return nil, fmt.Errorf("%.200q: part %d: %w", item, i+1, err)
+			}
+			all = append(all, part)
+		}
+	}
+	return all, nil
+}
+
+// defaultTools refuses types of tools of which a request has to say more.
+func defaultTools(items []string) ([]string, error) {
+	all, err := parts(items, "a type of tool")
+	for _, kind := range all {
+		if kind == "mcp" || !wire.IsServerTool(kind) {
+			return nil, fmt.Errorf("%.40q: web_search or code_interpreter expected", kind)
+		}
+	}
+	return all, err
+}
+
+// secret refuses a key that no header could carry.
+func secret(text string) (string, error) {
+	if text != "" {
+		if _, err := keys(one(text)); err != nil {
+			return "", err
+		}
+	}
+	return text, nil
 }
 
 // accept makes the row of a vLLM flag that is not needed here. def keeps the

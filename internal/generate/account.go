@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
@@ -86,6 +87,7 @@ func (j *Job) arrived(choice, count int) {
 	now := time.Now()
 	last := j.lastGot[choice]
 	j.lastGot[choice] = now
+	j.shown.Output(count, now)
 	if j.model.Metrics == nil {
 		return
 	}
@@ -107,7 +109,7 @@ func (j *Job) observe() {
 	}
 	for i := range j.streams {
 		if t := j.answers[i].turn; t == nil || t.submitted {
-			j.settle(i, j.finishOf(i))
+			j.settle(i, j.finish(j.answers[i:i+1]))
 		}
 	}
 	if len(j.streams) < len(j.answers) { // refused in part, or nothing to generate
@@ -132,6 +134,49 @@ func (j *Job) observe() {
 	}
 }
 
+// finish is how answers have ended. Of several the worst end counts: one that is not done, then
+// one that was too long.
+func (j *Job) finish(answers []*Answer) metrics.Finish {
+	worst := metrics.FinishStop
+	for _, answer := range answers {
+		switch {
+		case !answer.Done && (j.err == nil || Gone(j.err)):
+			worst = metrics.FinishAbort
+		case !answer.Done:
+			worst = metrics.FinishError
+		case answer.Finish == wire.FinishLength && worst == metrics.FinishStop:
+			worst = metrics.FinishLength
+		}
+	}
+	return worst
+}
+
+// show puts the job among the requests that there are.
+func (j *Job) show(gen *Generation) {
+	j.shown = j.service.cfg.Board.Add(&board.Request{Label: gen.Label, Tenant: gen.Tenant, Received: j.received,
+		Sequences: make([]board.Sequence, len(j.answers)), PerPrompt: j.perPrompt, Tools: j.loop != nil})
+}
+
+// hide takes it from there. What was refused has not been there.
+func (j *Job) hide() {
+	switch {
+	case j.shown == nil:
+	case len(j.streams) < len(j.answers):
+		j.shown.Drop()
+	default:
+		usage := j.Usage()
+		j.shown.End(string(j.finish(j.answers)), usage.Prompt, usage.PromptOf.Cached, usage.Completion, time.Now())
+	}
+}
+
+// Progress returns how far the prompts are.
+func (j *Job) Progress() board.Progress {
+	if j.shown == nil {
+		return board.Progress{}
+	}
+	return j.shown.Progress()
+}
+
 // settle tells the metrics of the sequence that a choice has in the engine: nothing is counted of
 // it from now on.
 func (j *Job) settle(choice int, finish metrics.Finish) {
@@ -143,20 +188,6 @@ func (j *Job) settle(choice int, finish metrics.Finish) {
 		sequence.Prompt, sequence.Cached = usage.Prompt, usage.Cached
 	}
 	j.model.Metrics.Ended(sequence)
-}
-
-// finishOf is how a choice has ended by now.
-func (j *Job) finishOf(choice int) metrics.Finish {
-	answer := j.answers[choice]
-	switch left := j.err == nil || Gone(j.err); {
-	case !answer.Done && left:
-		return metrics.FinishAbort
-	case !answer.Done:
-		return metrics.FinishError
-	case answer.Finish == wire.FinishLength:
-		return metrics.FinishLength
-	}
-	return metrics.FinishStop
 }
 
 // times are those of a choice in the engine: of several steps those of the first, of which the

@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/grammar"
 	"ossian/internal/host"
@@ -53,6 +54,7 @@ type Config struct {
 	Strict  bool          // refuse schemas with parts that output is not held to
 	Loose   bool          // leave headers of answers to the model where nothing is asked of them (chat.Rules.Loose)
 	Replies *atomic.Int64 // bytes that replies take until they are sent, of all jobs together
+	Board   *board.Board  // of the jobs; nil = one that nobody looks at
 
 	Vocabulary MakeVocabulary // nil = grammar.NewVocabulary
 }
@@ -73,6 +75,9 @@ type Service struct {
 func New(cfg Config) *Service {
 	if cfg.Vocabulary == nil {
 		cfg.Vocabulary = grammar.NewVocabulary
+	}
+	if cfg.Board == nil {
+		cfg.Board = new(board.Board)
 	}
 	return &Service{cfg: cfg, saltSeed: maphash.MakeSeed(), grammars: newGrammars(cfg.Vocabulary, cfg.Metrics.Grammars)}
 }

@@ -43,7 +43,17 @@ type Model struct {
 	Defaults    sample.Params // where a request says nothing; Seed and Prompt do not count
 	Fingerprint string        // of build and weights, system_fingerprint
 	Metrics     *metrics.Model
+	Facts       Facts
 	Unchanged   func() error // nil, or why what it was loaded from is not as it was; nil = nobody looks
+}
+
+// Facts say what a model is, to whoever asks. Nothing is computed with them.
+type Facts struct {
+	Family       string // the architecture, as checkpoints name it: gpt-oss, qwen3, …
+	Parameters   int64
+	Quantization string   // the type of element that takes the most bytes: mxfp4, bf16, …
+	Device       string   // that computes
+	Efforts      []string // of reasoning that make a difference (chat.Efforts); nil = none does
 }
 
 // Load reads the weights and returns the model, whose engine does not run yet.

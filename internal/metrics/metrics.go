@@ -34,6 +34,10 @@ type Server struct {
 	logDropped  prometheus.Counter
 	bodies      prometheus.Gauge
 	replies     prometheus.Gauge
+
+	toolCalls   *prometheus.CounterVec
+	toolSeconds *prometheus.HistogramVec
+	toolCut     prometheus.Counter
 }
 
 // Config says what is emitted.
@@ -71,6 +75,12 @@ func New(cfg Config) *Server {
 			Help: "Bytes of request bodies held."}),
 		replies: prometheus.NewGauge(prometheus.GaugeOpts{Name: limits.Replies.Info().Metric,
 			Help: "Bytes of replies held until they are sent."}),
+		toolCalls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ossian_tool_calls_total",
+			Help: "Calls of tools that the server runs, by tool and how they ended."}, []string{"tool", "outcome"}),
+		toolSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: limits.ToolTime.Info().Metric,
+			Help: "Seconds that a call of a tool took.", Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 30, 60, 120, 300, 600}}, []string{"tool"}),
+		toolCut: prometheus.NewCounter(prometheus.CounterOpts{Name: limits.ToolResultTokens.Info().Metric,
+			Help: "Results of tools of which the model got to read a part."}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_build_info", Help: "1; the version is a label.",
 		ConstLabels: prometheus.Labels{"version": cfg.Version}})
@@ -84,7 +94,7 @@ func New(cfg Config) *Server {
 	for _, r := range []Cut{CutGone, CutStalled, CutPending} {
 		server.cut.WithLabelValues(string(r))
 	}
-	server.registry.MustRegister(server.requests, server.duration, server.refusals, server.cut, server.ready, server.grammars, server.connections, server.idleClosed, server.logDropped, server.bodies, server.replies, build,
+	server.registry.MustRegister(server.requests, server.duration, server.refusals, server.cut, server.ready, server.grammars, server.connections, server.idleClosed, server.logDropped, server.bodies, server.replies, server.toolCalls, server.toolSeconds, server.toolCut, build,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return server
 }

@@ -70,6 +70,10 @@ func TestOPS5Golden(t *testing.T) {
 		testModel(s)
 		s.Request("/v1/models", "GET", 200, time.Millisecond)
 		s.Stored(func() Store { return Store{} })
+		s.ToolCall("browser.search", "ok", time.Millisecond)
+		s.ToolServers(func() []ToolServer {
+			return []ToolServer{{Name: "browser", Kind: "browser", Works: true}, {Name: "wiki", Kind: "mcp"}, {Name: "wiki", Kind: "mcp"}, {Kind: "mcp"}}
+		})
 		file := "testdata/metrics.golden"
 		if hidden {
 			file = "testdata/hidden.golden"

@@ -32,6 +32,7 @@ package sched
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -401,6 +402,18 @@ func (s *Scheduler) countRow(seq *Seq, row *runner.Row) {
 
 // Counted returns how many tokens of the batch that Plan returned last are not of probes.
 func (s *Scheduler) Counted() int { return s.counted }
+
+// Residents gives the sequences that hold a slot, those that have ended apart. None may be added
+// or aborted meanwhile.
+func (s *Scheduler) Residents() iter.Seq[*Seq] {
+	return func(yield func(*Seq) bool) {
+		for _, seq := range s.residents {
+			if seq != nil && seq.state != ended && !yield(seq) {
+				return
+			}
+		}
+	}
+}
 
 // Stats returns a snapshot.
 func (s *Scheduler) Stats() Stats {

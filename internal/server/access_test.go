@@ -81,7 +81,7 @@ var pathTricks = []func(path string) (target, header string){
 	plain(func(p string) string { return p + "?key=first-key&api_key=first-key&access_token=first-key" }),
 	with("X-Original-URL: /health"), with("X-Rewrite-URL: /health"), with("X-Forwarded-Prefix: /health"), with("X-Forwarded-For: 127.0.0.1"),
 	with("X-HTTP-Method-Override: OPTIONS"), with("Cookie: key=first-key; Authorization=Bearer first-key"), with("Proxy-Authorization: Bearer first-key"),
-	with("Authorization : Bearer first-key"), with("X-Api-Key: first-key"), with("Connection: close, Authorization"),
+	with("Authorization : Bearer first-key"), with("X-Api-Key: third-key"), with("X-Api-Key: Bearer first-key"), with("Connection: close, Authorization"),
 }
 
 func plain(f func(string) string) func(string) (string, string) {

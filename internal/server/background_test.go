@@ -370,7 +370,7 @@ func TestBackgroundAfterCrash(t *testing.T) {
 	s := openStore(t, dir)
 	ctx := t.Context()
 	for _, id := range []string{"resp_a", "resp_b"} {
-		q, err := response.Decode([]byte(`{"input":"Hi","background":true,"instructions":"Be kind"}`), limits.Defaults())
+		q, err := response.Decode([]byte(`{"input":"Hi","background":true,"instructions":"Be kind"}`), limits.Defaults(), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -209,6 +209,9 @@ func TestMessagesErrors(t *testing.T) {
 	if r := g.post("/v1/messages", `{`+askHi+`}`, key...); r.status != 200 {
 		t.Errorf("x-api-key: %d %s", r.status, r.body)
 	}
+	if r := g.post("/v1/chat/completions", `{`+hi+`}`, key...); r.status != 401 {
+		t.Errorf("x-api-key to another API: %d %s", r.status, r.body)
+	}
 	if r := g.post("/v1/messages", `{`+askHi+`}`, "Authorization", "Bearer secret", "X-Api-Key", "other"); r.status != 200 {
 		t.Errorf("Authorization: %d %s", r.status, r.body)
 	}

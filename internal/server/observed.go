@@ -38,7 +38,7 @@ type observed struct {
 
 // observe begins the span of a request; nil where nobody traces.
 func (s *Server) observe(r *http.Request, rt *route, received time.Time) *observed {
-	if s.cfg.Tracer == nil || !rt.work {
+	if s.cfg.Tracer == nil || rt == nil || !rt.work || r.Method == http.MethodOptions {
 		return nil
 	}
 	o := &observed{tracer: s.cfg.Tracer, operation: "chat", received: received, waits: 1}

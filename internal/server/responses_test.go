@@ -117,6 +117,43 @@ func fold(t testing.TB, events []object) object {
 	return f.final
 }
 
+// phaseOf are events that say how far a call of the server's has come, in their order.
+var phaseOf = map[string]string{
+	"web_search_call.in_progress": "1", "web_search_call.searching": "2", "web_search_call.completed": "3",
+	"code_interpreter_call.in_progress": "1", "code_interpreter_call.interpreting": "2", "code_interpreter_call.completed": "3",
+	"mcp_call.in_progress": "1", "mcp_call.completed": "3", "mcp_call.failed": "3",
+	"mcp_list_tools.in_progress": "1", "mcp_list_tools.completed": "3", "mcp_list_tools.failed": "3",
+}
+
+// phase holds such events to their order.
+func (f *folder) phase(kind string) {
+	before, _ := f.item["phase of the test"].(string)
+	if now := phaseOf[kind]; now <= before || !strings.HasPrefix(kind, f.item["type"].(string)+".") {
+		f.t.Errorf("%s behind phase %q of %v", kind, before, f.item["type"])
+	} else {
+		f.item["phase of the test"] = now
+	}
+}
+
+// served takes over what only the end of a call of the server's says.
+func (f *folder) served(done object) {
+	kind := f.item["type"].(string)
+	if kind == "web_search_call" || kind == "code_interpreter_call" || kind == "mcp_call" || kind == "mcp_list_tools" {
+		if f.item["phase of the test"] == nil {
+			f.t.Errorf("no event says that %v has begun", f.item)
+		}
+		for _, name := range []string{"action", "results", "outputs", "container_id", "output", "error", "tools"} {
+			if v, there := done[name]; there {
+				f.item[name] = v
+			}
+		}
+	}
+	if done["status"] == nil { // of lists, and of what waits for the client
+		delete(f.item, "status")
+	}
+	delete(f.item, "phase of the test")
+}
+
 type folder struct {
 	t      testing.TB
 	output []any
@@ -157,6 +194,7 @@ func (f *folder) add(i int, e object) {
 		if sealed := done["encrypted_content"]; sealed != nil {
 			f.item["encrypted_content"] = sealed
 		}
+		f.served(done)
 		if !reflect.DeepEqual(done, f.item) {
 			f.t.Errorf("done %v, want %v", done, f.item)
 		}
@@ -179,10 +217,20 @@ func (f *folder) add(i int, e object) {
 		f.short = nil
 	case strings.HasPrefix(kind, "reasoning_summary_text."):
 		f.text(f.short, "text", kind, e)
-	case strings.HasPrefix(kind, "output_text.") || strings.HasPrefix(kind, "reasoning_text."):
+	case (strings.HasPrefix(kind, "output_text.") && kind != "output_text.annotation.added") || strings.HasPrefix(kind, "reasoning_text."):
 		f.text(f.part, "text", kind, e)
-	case strings.HasPrefix(kind, "function_call_arguments."):
+	case kind == "output_text.annotation.added":
+		notes := f.part["annotations"].([]any)
+		if e["annotation_index"] != float64(len(notes)) {
+			f.t.Errorf("annotation %v, want %d", e["annotation_index"], len(notes))
+		}
+		f.part["annotations"] = append(notes, e["annotation"])
+	case strings.HasPrefix(kind, "function_call_arguments.") || strings.HasPrefix(kind, "mcp_call_arguments."):
 		f.text(f.item, "arguments", kind, e)
+	case strings.HasPrefix(kind, "code_interpreter_call_code."):
+		f.text(f.item, "code", kind, e)
+	case phaseOf[kind] != "":
+		f.phase(kind)
 	case strings.HasPrefix(kind, "custom_tool_call_input."):
 		f.text(f.item, "input", kind, e)
 	default:

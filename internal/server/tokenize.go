@@ -5,15 +5,14 @@ import (
 	"strings"
 
 	"ossian/internal/api"
-	"ossian/internal/api/chat"
 	"ossian/internal/generate"
 	"ossian/internal/wire"
 	"ossian/internal/wire/response"
 )
 
 // tokenize answers POST /tokenize: the ids that the same text or messages would be.
-func (s *Server) tokenize(w *api.Reply, _ *http.Request, caller *api.Caller, body []byte) error {
-	req, err := response.DecodeTokenize(body, s.lim())
+func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	req, err := response.DecodeTokenize(body, s.lim(), s.cfg.Toolbox != nil)
 	if err != nil {
 		return err
 	}
@@ -31,15 +30,13 @@ func (s *Server) tokenize(w *api.Reply, _ *http.Request, caller *api.Caller, bod
 	var ids []int32
 	switch {
 	case req.Response != nil:
-		if ids, err = s.responses.PromptIDs(w, caller, req.Response); err != nil {
+		if ids, err = s.responses.PromptIDs(r.Context(), w, caller, req.Response); err != nil {
 			return err
 		}
 	case req.Chat != nil:
-		prompt, err := s.service.Render(model, "messages", chat.Conversation(req.Chat, s.cfg.Clock()))
-		if err != nil {
-			return chat.Unrenderable(err, req.Chat)
+		if ids, err = s.chat.PromptIDs(r.Context(), w, model, req.Chat); err != nil {
+			return err
 		}
-		ids = prompt.IDs()
 	default:
 		ids = generate.Text(model.Tokenizer, req.Prompt, req.AddSpecial).IDs()
 	}

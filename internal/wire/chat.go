@@ -80,7 +80,10 @@ const legacyTools = "functions"
 
 // chatFields are the names under which a request brought what has several, "" = not at
 // all: an error names the field that the client sent.
-type chatFields struct{ tools, choice, thinking string }
+type chatFields struct {
+	tools, choice, thinking string
+	places                  []int // [tool] its index in the request; nil = the same
+}
 
 // ToolsField returns the field in which tools came.
 func (r *ChatRequest) ToolsField() string {
@@ -99,7 +102,15 @@ func (r *ChatRequest) ToolField(i int, member string) string {
 	if r.Legacy {
 		return fmt.Sprintf("%s[%d].%s", legacyTools, i, member)
 	}
-	return fmt.Sprintf("tools[%d].%s.%s", i, r.Tools[i].Type, member)
+	return fmt.Sprintf("%s.%s.%s", r.ToolPlace(i), r.Tools[i].Type, member)
+}
+
+// ToolPlace returns where one of Tools came.
+func (r *ChatRequest) ToolPlace(i int) string {
+	if r.fields.places != nil {
+		i = r.fields.places[i]
+	}
+	return fmt.Sprintf("tools[%d]", i)
 }
 
 // outputField returns the field that bounds the output.
@@ -501,6 +512,9 @@ func (in *Reader) ToolChoice(flat bool) ToolChoice {
 		in.Expected("a string or an object")
 	}
 	choice, kind := ToolChoice{Mode: "named"}, "function"
+	if IsServerTool(in.Member("type")) {
+		choice.Served = []ServerChoice{in.serverChoice()}
+	}
 	in.Object(func(key string) bool {
 		switch key {
 		case "type":
@@ -532,6 +546,8 @@ func (in *Reader) ToolChoice(flat bool) ToolChoice {
 	case kind == "allowed_tools" && choice.Mode != "auto" && choice.Mode != "required":
 		in.Invalid("mode auto or required expected")
 	case kind == "allowed_tools":
+	case choice.Served != nil && kind == choice.Served[0].Type:
+		choice.Name, choice.Allowed = "", nil
 	case kind == "shell" || kind == "apply_patch": // local_shell cannot be chosen so, to OpenAI's schema
 		choice = ToolChoice{Mode: "named", Name: kind}
 	case kind != "function" && kind != "custom":
@@ -546,13 +562,18 @@ func (in *Reader) ToolChoice(flat bool) ToolChoice {
 
 func (choice *ToolChoice) allowed(in *Reader, key string) bool {
 	switch key {
+	case "server_label":
+		in.Text() // of mcp: it has been read
 	case "mode":
 		choice.Mode = in.Text()
 	case "tools":
 		choice.Allowed = []string{}
 		in.Array(limits.Tools, "tools", func(int) {
-			tool := Tool{}
-			if tool.Read(in); isClientTool(tool.Type) {
+			tool, served := Tool{}, in.serverChoice()
+			if IsServerTool(served.Type) { // a client may repeat the tool as a whole
+				in.Skip()
+				choice.Served = append(choice.Served, served)
+			} else if tool.Read(in); isClientTool(tool.Type) {
 				tool.Name = tool.Type
 			}
 			choice.Allowed = append(choice.Allowed, tool.Name)

@@ -40,6 +40,8 @@ const (
 	CodeInvalidValue     = "invalid_value"
 	CodeMissingParameter = "missing_required_parameter"
 	CodeUnsupported      = "unsupported_parameter"
+	CodeUnsupportedTool  = "unsupported_tool"
+	CodeHostNotAllowed   = "mcp_host_not_allowed"
 	CodeInvalidSchema    = "invalid_json_schema"
 	CodeRefusedSchema    = "unsupported_schema"
 	CodeContextLength    = "context_length_exceeded"

@@ -310,6 +310,8 @@ type ChatChoice struct {
 	Stop      StopReason
 	Empty     string  // why Content and Calls are empty; "" = left out
 	TokenIDs  []int32 // nil = not asked for
+
+	Annotations []URLCitation // of Content; none = left out
 }
 
 // ChatReply is the reply to a chat request that does not stream.
@@ -348,6 +350,9 @@ func (r *ChatReply) appendChoice(dst []byte, index int) []byte {
 	dst = append(dst, `,"refusal":null`...)
 	if choice.Reasoning != "" {
 		dst = r.Field.append(append(dst, ','), choice.Reasoning)
+	}
+	if len(choice.Annotations) > 0 {
+		dst = appendCitations(append(dst, `,"annotations":`...), choice.Annotations)
 	}
 	calls := choice.Calls
 	if r.Legacy && len(calls) > 0 { // there is one at most

@@ -151,6 +151,8 @@ func (in *Reader) streamOptions() *StreamOptions {
 			options.IncludeUsage = in.Boolean()
 		case "continuous_usage_stats":
 			options.ContinuousUsage = in.Boolean()
+		case "include_tool_events":
+			options.ToolEvents = in.Boolean()
 		case "include_obfuscation":
 			in.Boolean() // padding against observers of encrypted lengths: not done
 		default:

@@ -20,7 +20,7 @@ func NewChatStream(head Head, options *StreamOptions, field ReasoningField) *Cha
 }
 
 // Delta is what a chunk adds to one choice. At most one of Role, Reasoning,
-// Content and Call is set; all may be missing, in the chunk that only finishes.
+// Content, Call and ToolEvent is set; all may be missing, in the chunk that only finishes.
 type Delta struct {
 	Index     int
 	Role      bool // the first of a choice: "role":"assistant","content":""
@@ -33,6 +33,9 @@ type Delta struct {
 	Empty     string  // with Finish, as in ChatChoice
 	TokenIDs  []int32 // nil = not asked for
 	PromptIDs []int32 // nil = not asked for or sent before
+
+	Annotations []URLCitation // of the whole message, with Finish
+	ToolEvent   *ToolEvent
 }
 
 // CallDelta is a piece of a tool call. The first piece has the id and the name;
@@ -63,6 +66,10 @@ func (s *ChatStream) Append(dst []byte, delta *Delta, usage *Usage) []byte {
 		dst = AppendString(dst, delta.Content)
 	case delta.Call != nil:
 		dst = appendCallDelta(dst, delta.Call)
+	case delta.ToolEvent != nil:
+		dst = delta.ToolEvent.append(append(dst, `"x_tool_event":`...))
+	case len(delta.Annotations) > 0:
+		dst = appendCitations(append(dst, `"annotations":`...), delta.Annotations)
 	}
 	dst = append(dst, `},"logprobs":`...)
 	dst = appendChatLogprobs(dst, delta.Logprobs)

@@ -18,7 +18,8 @@ func (r *ChatRequest) Validate(lim *limits.Set) error {
 		r.Sampling.Check(lim),
 		r.checkMessages(),
 		r.checkTokens(lim),
-		CheckTools(r.Tools, &r.ToolChoice, lim, ToolFields{Tools: r.ToolsField(), Choice: r.ChoiceField(), Name: func(i int) string { return r.ToolField(i, "name") }}),
+		CheckTools(r.Tools, r.ownChoice(), lim, ToolFields{Tools: r.ToolsField(), Choice: r.ChoiceField(), Name: func(i int) string { return r.ToolField(i, "name") }}),
+		r.checkServed(),
 		OneOf("reasoning_effort", r.ReasoningEffort, Efforts),
 		r.checkReasoning(),
 	} {
@@ -28,6 +29,33 @@ func (r *ChatRequest) Validate(lim *limits.Set) error {
 	}
 	if r.ContinueFinal && r.AddGenerationPrompt != nil && *r.AddGenerationPrompt {
 		return Invalid("continue_final_message", "excludes add_generation_prompt")
+	}
+	return nil
+}
+
+// ownChoice is the choice as far as it is among tools that the server does not run.
+func (r *ChatRequest) ownChoice() *ToolChoice {
+	own := r.ToolChoice
+	if own.Served != nil && own.Mode != "auto" { // what has to be called may be the server's
+		own.Mode, own.Served = "", nil
+	}
+	if r.WebSearch != nil && own.Mode == "required" && own.Allowed == nil && len(r.Tools) == 0 {
+		own.Mode = ""
+	}
+	return &own
+}
+
+// checkServed refuses a choice of a server's tool that the request does not ask for.
+func (r *ChatRequest) checkServed() *Error {
+	for i := range r.ToolChoice.Served {
+		choice := &r.ToolChoice.Served[i]
+		if choice.Type == "mcp" && choice.Label == "" {
+			return Missing(r.ChoiceField() + ".server_label")
+		}
+		asked := slices.ContainsFunc(r.Tools, func(tool Tool) bool { return tool.Type == choice.Type })
+		if !asked && (r.WebSearch == nil || !slices.Contains(browserTypes, choice.Type)) {
+			return Unsupported(r.ChoiceField()+".type", fmt.Sprintf("the request has no tool of type %s", choice.Type))
+		}
 	}
 	return nil
 }
@@ -160,6 +188,9 @@ func CheckTools(tools []Tool, choice *ToolChoice, lim *limits.Set, at ToolFields
 	}
 	if (choice.Mode == "required" || choice.Mode == "named" || choice.Allowed != nil) && len(tools) == 0 {
 		return Invalid(at.Choice, "the request has no "+at.Tools)
+	}
+	if choice.Mode == "named" && choice.Served != nil {
+		return Unsupported(at.Choice+".type", fmt.Sprintf("function, custom, shell, apply_patch or allowed_tools expected, found %.40q", choice.Served[0].Type))
 	}
 	if choice.Mode == "named" && !names[choice.Name] {
 		return Invalid(at.Choice, fmt.Sprintf("no %s is named %.100q", kind, choice.Name))

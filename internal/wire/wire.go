@@ -55,6 +55,7 @@ type Sampling struct {
 type StreamOptions struct {
 	IncludeUsage    bool `json:"include_usage,omitempty"`
 	ContinuousUsage bool `json:"continuous_usage_stats,omitempty"`
+	ToolEvents      bool `json:"include_tool_events,omitempty"` // of tools that the server runs, in chats
 }
 
 // ResponseFormat asks for output of a form.
@@ -217,7 +218,9 @@ func (t *Tool) Nested() json.RawMessage {
 type ToolChoice struct {
 	Mode    string   // "" = not given, none, auto, required, or named
 	Name    string   // named: the function
-	Allowed []string // names, with auto or required; nil = all
+	Allowed []string // names, with auto or required, "" for each of Served; nil = all
+	// Served are the server's tools that it names, or allows.
+	Served []ServerChoice
 }
 
 // MarshalJSON writes the form of the chat API.

@@ -13,6 +13,7 @@ import (
 	"ossian/internal/chat"
 	"ossian/internal/generate"
 	"ossian/internal/host"
+	"ossian/internal/tools"
 	"ossian/internal/wire"
 )
 
@@ -28,11 +29,13 @@ func New(front *api.Front, service *generate.Service) *Handler { return &Handler
 // Complete answers POST /v1/chat/completions. What prepares a delivery returns before it
 // runs: while tokens come, the stack holds nothing else.
 func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
-	delivery, err := h.deliver(w, r, caller, body)
+	delivery, kept, err := h.deliver(w, r, caller, body)
 	if err != nil {
 		return err
 	}
-	caller.Release()
+	if !kept {
+		caller.Release()
+	}
 	return delivery.Run(r.Context())
 }
 
@@ -51,13 +54,14 @@ func (h *Handler) Render(w *api.Reply, r *http.Request, _ *api.Caller, body []by
 
 // A prepared request is one whose prompt is known.
 type prepared struct {
-	req   *wire.ChatRequest
-	model *host.Model
-	conv  *chat.Conversation
-	rules *chat.Rules
-	at    generate.Places
-	field wire.ReasoningField
-	ids   []int32
+	req    *wire.ChatRequest
+	model  *host.Model
+	offers []tools.Offer
+	conv   *chat.Conversation
+	rules  *chat.Rules
+	at     generate.Places
+	field  wire.ReasoningField
+	ids    []int32
 }
 
 // prepare takes a request through its stages up to the ids of its prompt: each may refuse it, so
@@ -69,41 +73,48 @@ func (h *Handler) prepare(w *api.Reply, r *http.Request, body []byte) (made prep
 	if made.model, err = h.service.Find(made.req.Model); err != nil {
 		return made, err
 	}
-	if err = later(made.req); err != nil {
+	if err = h.later(made.req); err != nil {
 		return made, err
 	}
-	if made.rules, made.at, err = rulesOf(made.req); err != nil {
+	if made.offers, err = h.offers(r.Context(), w, made.model, made.req); err != nil {
 		return made, err
 	}
-	made.conv = Conversation(made.req, h.front.Clock())
+	if made.rules, made.at, err = rulesOf(made.req, made.offers); err != nil {
+		return made, err
+	}
+	made.conv = conversation(made.req, h.front.Clock(), made.offers)
 	if made.ids, err = h.prompt(w, made.model, made.req, made.conv); err != nil {
 		return made, Unrenderable(err, made.req)
 	}
 	return made, nil
 }
 
-// deliver takes a request through the stages behind its prompt.
-func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
+// deliver takes a request through the stages behind its prompt. kept: the request stays in memory
+// until the answers have ended.
+func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (delivery *api.Delivery, kept bool, err error) {
 	made, err := h.prepare(w, r, body)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	req, model := made.req, made.model
-	// From here on only what parsers need of the conversation is held.
+	// From here on only what parsers need of the conversation is held, unless it goes on.
 	known := generate.Known(made.conv)
 	constraint, err := h.constraint(r.Context(), w, model, known, made.rules, made.at)
 	if err != nil {
-		return nil, Unrenderable(err, req)
+		return nil, false, Unrenderable(err, req)
 	}
 	gen := generation(req, model, known, made.ids, made.rules.OneCall)
-	gen.Tenant, gen.Received, gen.Constraint, gen.Observer = caller.Tenant, caller.Received, constraint, caller.Observer
+	gen.Label, gen.Tenant, gen.Received, gen.Constraint, gen.Observer = caller.Label, caller.Tenant, caller.Received, constraint, caller.Observer
 	codec := h.codec(req, model, made.ids, made.field) // before the job: its id is drawn before the seed
 	gen.ReplyID, gen.ModelName = codec.head.ID, req.Model
+	if len(made.offers) > 0 {
+		gen.Builtin = &generate.Builtin{Conversation: made.conv, Rules: *made.rules, Places: made.at, Open: h.opener(caller, made.offers), Waits: true}
+	}
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return h.front.Choices(w, job, codec, gen.Sampling, 1), nil
+	return h.front.Choices(w, job, codec, gen.Sampling, 1), gen.Builtin != nil, nil
 }
 
 // decode reads a request, and how its reply names reasoning.
@@ -133,28 +144,32 @@ func Unrenderable(err error, req *wire.ChatRequest) error {
 }
 
 // later refuses what later versions do.
-func later(req *wire.ChatRequest) error {
+func (h *Handler) later(req *wire.ChatRequest) error {
 	if err := generate.Later(&req.Sampling); err != nil {
 		return err
 	}
-	if req.WebSearch != nil {
+	served, supported := h.front.Toolbox != nil, "only tools of type function or custom are supported"
+	if served {
+		supported = "only tools of type function, custom, web_search, code_interpreter and mcp are supported"
+	}
+	if req.WebSearch != nil && !served {
 		return wire.Unsupported("web_search_options", "built-in tools are not supported")
 	}
 	for i := range req.Tools {
-		if kind := req.Tools[i].Type; kind != "function" && kind != "custom" {
-			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), "only tools of type function or custom are supported")
+		if kind := req.Tools[i].Type; kind != "function" && kind != "custom" && !(served && wire.IsServerTool(kind)) {
+			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), supported)
 		}
 	}
 	return nil
 }
 
 // rulesOf returns what the answers to a request are held to.
-func rulesOf(req *wire.ChatRequest) (*chat.Rules, generate.Places, error) {
+func rulesOf(req *wire.ChatRequest, offers []tools.Offer) (*chat.Rules, generate.Places, error) {
 	answer, at, err := generate.Form(&req.Sampling)
 	at.Tools, at.Choice = req.ToolsField(), req.ChoiceField()
 	at.Tool = func(i int) string {
 		if tool := &req.Tools[i]; tool.Type == "custom" {
-			return fmt.Sprintf("tools[%d].%s", i, generate.ToolPlace(tool))
+			return req.ToolPlace(i) + "." + generate.ToolPlace(tool)
 		}
 		return req.ToolField(i, "parameters")
 	}
@@ -163,6 +178,10 @@ func rulesOf(req *wire.ChatRequest) (*chat.Rules, generate.Places, error) {
 		parallel = wire.Ptr(false)
 	}
 	rules := generate.Rules(answer, req.Tools, &req.ToolChoice, parallel, req.ThinkingTokens())
+	if chosen := req.ToolChoice.Served; chosen != nil && req.ToolChoice.Mode == "named" { // behind its call the answer goes on
+		rules.OneCall = parallel != nil && !*parallel
+	}
+	rules.Builtins = callable(req, offers)
 	return rules, at, err
 }
 
@@ -190,7 +209,7 @@ func (h *Handler) constraint(ctx context.Context, w *api.Reply, model *host.Mode
 func generation(req *wire.ChatRequest, model *host.Model, known *chat.Conversation, ids []int32, oneCall bool) *generate.Generation {
 	gen := &generate.Generation{Sampling: &req.Sampling, Model: model, Prompts: [][]int32{ids}, MaxTokens: req.MaxOutput(),
 		Parser:        func() chat.Parser { return model.Format.Parser(known) },
-		HideReasoning: !req.ShowReasoning(), OneCall: oneCall, NamedCall: req.ToolChoice.Mode == "named"}
+		HideReasoning: !req.ShowReasoning(), OneCall: oneCall, NamedCall: req.ToolChoice.Mode == "named" && req.ToolChoice.Served == nil}
 	if req.Logprobs {
 		top := int64(0)
 		if req.TopLogprobs != nil {

@@ -4,6 +4,7 @@ import (
 	"ossian/internal/api"
 	"ossian/internal/generate"
 	"ossian/internal/host"
+	"ossian/internal/tools"
 	"ossian/internal/wire"
 )
 
@@ -18,6 +19,11 @@ type codec struct {
 	promptIDs []int32 // nil = not asked for or sent
 	delta     wire.Delta
 	call      wire.CallDelta // of delta
+
+	events bool                 // calls of the server's tools are told
+	event  wire.ToolEvent       // of delta
+	cited  [][]wire.URLCitation // [choice]
+	unsent [][]int32            // [choice]: ids that came with what is not shown
 }
 
 func (h *Handler) codec(req *wire.ChatRequest, model *host.Model, ids []int32, field wire.ReasoningField) *codec {
@@ -25,6 +31,8 @@ func (h *Handler) codec(req *wire.ChatRequest, model *host.Model, ids []int32, f
 	if req.ReturnTokenIDs {
 		c.promptIDs = ids
 	}
+	c.events = req.StreamOptions != nil && req.StreamOptions.ToolEvents
+	c.cited, c.unsent = make([][]wire.URLCitation, req.Choices()), make([][]int32, req.Choices())
 	c.stream = wire.NewChatStream(c.head, req.StreamOptions, field)
 	return c
 }
@@ -39,6 +47,10 @@ func (c *codec) Begin(dst []byte, i int, usage *wire.Usage) []byte {
 // Chunk implements api.Encoder.
 func (c *codec) Chunk(dst []byte, i int, delta *generate.Delta, ids []int32, usage *wire.Usage) []byte {
 	c.delta = wire.Delta{Index: i, TokenIDs: ids}
+	if delta.Tool != nil || delta.Field == generate.Cited {
+		return c.tool(dst, i, delta, ids, usage)
+	}
+	c.delta.TokenIDs = c.ids(i, ids)
 	switch delta.Field {
 	case generate.Reasoning:
 		c.delta.Reasoning = delta.Text
@@ -55,6 +67,59 @@ func (c *codec) Chunk(dst []byte, i int, delta *generate.Delta, ids []int32, usa
 	return c.stream.Append(dst, &c.delta, usage)
 }
 
+// tool takes what a delta says of the server's tools. Most of it is not shown.
+func (c *codec) tool(dst []byte, i int, delta *generate.Delta, ids []int32, usage *wire.Usage) []byte {
+	if delta.Field == generate.Cited {
+		c.cited[i] = append(c.cited[i], annotation(delta.Citation))
+	} else if c.events && c.tell(delta) {
+		c.delta.ToolEvent, c.delta.TokenIDs = &c.event, c.ids(i, ids)
+		return c.stream.Append(dst, &c.delta, usage)
+	}
+	c.unsent[i] = append(c.unsent[i], ids...)
+	return dst
+}
+
+// ids returns the ids of a chunk: those that came with it, behind those that were not sent.
+func (c *codec) ids(i int, ids []int32) []int32 {
+	if len(c.unsent[i]) == 0 {
+		return ids
+	}
+	all := append(c.unsent[i], ids...)
+	c.unsent[i] = nil
+	return all
+}
+
+// tell makes an event of a delta, if it is one that is told.
+func (c *codec) tell(delta *generate.Delta) bool {
+	call := delta.Tool
+	c.event = wire.ToolEvent{Index: call.Index, Tool: call.Recipient}
+	if call.Offer != nil {
+		c.event.Label = call.Offer.Label
+	}
+	switch delta.Field {
+	case generate.ToolBegins:
+		c.event.Status = "in_progress"
+	case generate.ToolRuns:
+		c.event.Status, c.event.Arguments = "running", call.Arguments
+	case generate.ToolEnds:
+		c.event.Status = "incomplete"
+		if call.Result != nil && !delta.Cut {
+			c.event.Outcome = call.Result.Outcome.String()
+			c.event.Status = "failed"
+			if call.Result.Outcome == tools.Done {
+				c.event.Status = "completed"
+			}
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func annotation(of *generate.Citation) wire.URLCitation {
+	return wire.URLCitation{Start: of.Start, End: of.End, URL: of.URL, Title: of.Title}
+}
+
 // given returns logprobs as they are sent: not null if they were asked for.
 func (c *codec) given(list []wire.TokenLogprob) []wire.TokenLogprob {
 	if list == nil && c.logprobs {
@@ -65,7 +130,7 @@ func (c *codec) given(list []wire.TokenLogprob) []wire.TokenLogprob {
 
 // End implements api.Encoder.
 func (c *codec) End(dst []byte, i int, answer *generate.Answer, usage *wire.Usage) []byte {
-	c.delta = wire.Delta{Index: i, Finish: c.finish(answer), Stop: answer.Stop, Empty: answer.EmptyReason(), TokenIDs: answer.NewIDs}
+	c.delta = wire.Delta{Index: i, Finish: c.finish(answer), Stop: answer.Stop, Empty: answer.EmptyReason(), TokenIDs: c.ids(i, answer.NewIDs), Annotations: c.cited[i]}
 	return c.stream.Append(dst, &c.delta, usage)
 }
 
@@ -94,6 +159,9 @@ func (c *codec) Reply(dst []byte, answers []*generate.Answer, choices []api.Choi
 		choice, answer := &choices[i], answers[i]
 		out := wire.ChatChoice{Content: choice.Content.String(), Reasoning: choice.Reasoning.String(), Calls: choice.Calls, Logprobs: c.given(choice.Logprobs),
 			Finish: c.finish(answer), Stop: answer.Stop, Empty: answer.EmptyReason(), TokenIDs: answer.NewIDs}
+		for k := range choice.Citations {
+			out.Annotations = append(out.Annotations, annotation(&choice.Citations[k]))
+		}
 		for k := range out.Calls {
 			out.Calls[k].ID, out.Calls[k].Arguments = c.front.NewID("call_"), choice.Arguments[k].String()
 		}

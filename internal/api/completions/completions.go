@@ -79,7 +79,7 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 		return nil, err
 	}
 	gen := generation(req, model, prompts)
-	gen.Tenant, gen.Received, gen.Constraint, gen.Observer = caller.Tenant, caller.Received, constraint, caller.Observer
+	gen.Label, gen.Tenant, gen.Received, gen.Constraint, gen.Observer = caller.Label, caller.Tenant, caller.Received, constraint, caller.Observer
 	codec := h.codec(req, model, prompts) // before the job: its id is drawn before the seed
 	gen.ReplyID, gen.ModelName = codec.head.ID, req.Model
 	job, err := h.service.Start(r.Context(), gen)

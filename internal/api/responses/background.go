@@ -118,6 +118,9 @@ func (h *Handler) perform(ctx context.Context, maker *maker, err error) {
 		close(maker.task.done)
 	}()
 	delivery := h.front.Record(maker.persist, maker.job, maker)
+	if maker.req.RunningUsage() {
+		delivery.Running()
+	}
 	if err != nil {
 		delivery.Close()
 		_ = h.archive.Delete(context.Background(), maker.req.owner, maker.object.ID) // it may be there all the same
@@ -141,7 +144,7 @@ func (m *maker) abort(cause, err error) {
 		return
 	case errors.Is(cause, errCancelled):
 		m.object.Status, m.ids = response.StatusCancelled, nil
-		last = m.close(m.object.End(nil, response.StatusIncomplete))
+		last = m.close(m.cut(nil, response.StatusIncomplete))
 	default:
 		if generate.Gone(err) { // nobody waits here: the server ends
 			err = engine.ErrStopped
@@ -183,7 +186,8 @@ func (h *Handler) persistRest(maker *maker) {
 // Interrupted ends a background response that a crash cut off, for store.Config.
 func Interrupted(rec store.Record, events iter.Seq[[]byte]) store.Update {
 	lim := limits.Defaults()
-	object, err := response.Parse(unpack(rec.Object).object, lim)
+	known := unpack(rec.Object)
+	object, err := response.Parse(known.object, lim)
 	if err != nil { // it is damaged: what is left is that there was one
 		object = response.New(response.Head{ID: rec.ID, Created: rec.Created.Unix(), Stored: true}, &response.Request{Background: rec.Background, Previous: rec.Previous})
 	}
@@ -194,7 +198,7 @@ func Interrupted(rec store.Record, events iter.Seq[[]byte]) store.Update {
 	for i := found; i < len(object.Output); i++ {
 		update.Refs = appendRefs(update.Refs, &object.Output[i])
 	}
-	ended := record{object: object.Append(nil)}
+	ended := record{object: object.Append(nil), trail: known.trail}
 	update.Object = ended.pack()
 	return update
 }

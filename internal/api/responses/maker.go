@@ -3,6 +3,7 @@ package responses
 import (
 	"context"
 
+	"ossian/internal/board"
 	"ossian/internal/chat"
 	"ossian/internal/generate"
 	"ossian/internal/wire"
@@ -22,6 +23,14 @@ type maker struct {
 	last   *generate.Answer // what it ends with, once that has come
 	ended  bool             // no event follows
 
+	// Of tools that the server runs.
+	call      *call            // whose item is open; nil = none
+	held      []generate.Delta // behind it
+	served    []result         // calls that have ended, in order, without what they gave
+	asking    bool             // the client has to agree to a call, and to all behind it
+	container string           // of the latest code; "" = not known
+	trail     trail
+
 	// In the background.
 	requestID   string   // for the log
 	task        *task    // nil = the client waits for the response
@@ -40,12 +49,12 @@ func (h *Handler) maker(req *request) *maker {
 	if req.Includes("reasoning.encrypted_content") {
 		object.Seal = func(text string) string { return h.seal(text, req.owner, req.model.Fingerprint) }
 	}
-	return &maker{h: h, req: req, object: object}
+	return &maker{h: h, req: req, object: object, container: req.container, trail: trail{State: req.state, Chain: req.chain()}}
 }
 
 // start gives the request to the engine.
 func (m *maker) start(ctx context.Context) (err error) {
-	gen := m.req.generation()
+	gen := m.req.generation(m.h.front, m.object.ID)
 	gen.ReplyID, gen.ModelName, gen.Observer = m.object.ID, m.req.Model, m.req.caller.Observer
 	m.job, err = m.h.service.Start(ctx, gen)
 	return err
@@ -57,13 +66,29 @@ func (m *maker) Begin(dst []byte, _ int, _ *wire.Usage) []byte {
 		dst = m.object.Tell(dst, "created")
 	}
 	m.object.Status, m.changed = response.StatusInProgress, true
-	return m.object.Tell(dst, "in_progress")
+	return m.listTools(m.object.Tell(dst, "in_progress"))
 }
 
 // Chunk implements api.Encoder.
-func (m *maker) Chunk(dst []byte, _ int, delta *generate.Delta, ids []int32, _ *wire.Usage) []byte {
-	m.ids = append(m.ids, ids...)
-	// A call begins with its name; it ends, like a message, with an ItemEnds.
+func (m *maker) Chunk(dst []byte, _ int, delta *generate.Delta, ids []int32, usage *wire.Usage) []byte {
+	m.ids, m.object.SoFar = append(m.ids, ids...), usage
+	if m.holds(delta) {
+		return dst
+	}
+	return m.play(dst, delta)
+}
+
+// progress tells how far the prompt is.
+func (m *maker) progress(dst []byte, p board.Progress) []byte {
+	return m.object.Progress(dst, response.Progress(p))
+}
+
+// play appends a delta. A call of a client's tool begins with its name; it ends, like a message,
+// with an ItemEnds.
+func (m *maker) play(dst []byte, delta *generate.Delta) []byte {
+	if delta.Tool != nil {
+		return m.tool(dst, delta)
+	}
 	switch delta.Field {
 	case generate.ItemBegins:
 		dst = m.object.Begin(dst, m.identified(itemOf(delta.Part)))
@@ -78,6 +103,9 @@ func (m *maker) Chunk(dst []byte, _ int, delta *generate.Delta, ids []int32, _ *
 		}
 		m.changed = true
 		dst = m.object.End(dst, status)
+	case generate.Cited:
+		c := delta.Citation
+		dst = m.object.Cite(dst, response.Citation{Start: c.Start, End: c.End, URL: c.URL, Title: c.Title})
 	default:
 		dst = m.object.Add(dst, delta.Text, delta.Logprobs)
 	}
@@ -102,20 +130,26 @@ func (m *maker) identified(it response.Item) response.Item {
 // End implements api.Encoder.
 func (m *maker) End(dst []byte, _ int, answer *generate.Answer, _ *wire.Usage) []byte {
 	m.ids = append(m.ids, answer.NewIDs...)
-	if answer.Stop != (wire.StopReason{}) {
-		m.ids = nil // the text ends before they do
+	if answer.Tools != nil {
+		m.trail.Steps, m.ids = trailOf(answer.Steps, m.served)
+		m.trail.State = answer.Tools.State()
+	}
+	if answer.Stop != (wire.StopReason{}) { // the text ends before they do
+		m.dropIDs()
 	}
 	m.last = answer
 	if answer.Finish == wire.FinishLength {
-		return m.object.End(dst, response.StatusIncomplete)
+		return m.cut(dst, response.StatusIncomplete)
 	}
-	return m.object.End(dst, response.StatusCompleted)
+	return m.cut(dst, response.StatusCompleted)
 }
 
 // Finish says how the response has ended, and no earlier does its object: what is stored
 // before can be read, and a crash takes it back (DUR-1).
 func (m *maker) Finish(dst []byte, usage *wire.Usage) []byte {
-	m.object.Usage, m.object.Empty = usage, m.last.EmptyReason()
+	if m.object.Usage = usage; m.trail.Asked == nil { // else there is something to answer
+		m.object.Empty = m.last.EmptyReason()
+	}
 	if m.last.Finish == wire.FinishLength {
 		m.object.Status, m.object.Incomplete = response.StatusIncomplete, "max_output_tokens"
 	} else {
@@ -135,7 +169,7 @@ func (m *maker) Fail(dst []byte, err *wire.Error) []byte {
 	}
 	m.object.Status, m.object.Failure = response.StatusFailed, &response.Failure{Code: code, Message: err.Error()}
 	m.ids = nil
-	return m.close(m.object.End(dst, response.StatusIncomplete))
+	return m.close(m.cut(dst, response.StatusIncomplete))
 }
 
 // close stores a response that has ended, and tells so: that it is kept is said only

@@ -18,34 +18,32 @@ import (
 // earlier responses, then its input, of which items that are the output of a stored
 // response are that.
 func (h *Handler) converse(req *request, links []store.Link) (*history, error) {
-	past := &history{}
+	past := &history{offers: req.offers}
 	if req.Instructions != nil {
 		past.append(chat.Turn{Role: chat.Developer, Parts: []string{*req.Instructions}}, -1)
 	}
-	began, err := h.readBack(past, links)
+	known := &recaller{h: h, owner: req.owner, looks: h.front.Limits()[limits.Chain]}
+	began, err := h.readBack(past, links, known)
 	if err != nil {
 		return nil, err
 	}
-	// Items that are the output of a stored response have its ids, and its date if nothing
-	// earlier has one.
-	known := recaller{h: h, owner: req.owner, looks: h.front.Limits()[limits.Chain]}
-	for i := 0; i < len(req.Input); i++ {
-		output, ids, created := known.recall(req.Input[i:])
-		if len(output) == 0 {
-			past.add(&req.Input[i], i)
-			continue
-		}
-		if began.IsZero() {
-			began = created
-		}
-		past.said(output, i, ids)
-		i += len(output) - 1
+	// What the input repeats has its date if nothing earlier has one.
+	if repeated := past.read(req.Input, 0, known); began.IsZero() {
+		began = repeated
 	}
+	answered, err := past.agreed()
+	if err != nil {
+		return nil, err
+	}
+	if err := req.pending(answered); err != nil {
+		return nil, err
+	}
+	req.state, req.root, req.container, req.told = past.state, past.root, past.container, past.listed
 	if began.IsZero() {
 		began = h.front.Clock()
 	}
 	req.conv = &chat.Conversation{Turns: past.turns, Effort: req.Effort, Now: began, NoCalls: req.ToolChoice.Mode == "none", MustCall: generate.MustCall(&req.ToolChoice), KeepReasoning: req.Context == "all_turns",
-		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools)}
+		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools), Builtins: namespaces(req.offers)}
 	return past, nil
 }
 

@@ -12,7 +12,7 @@ import (
 // What a format cannot write is named with the words of this API, not those of chat.
 func TestResponseErrorPaths(t *testing.T) {
 	t.Parallel()
-	q, err := response.Decode([]byte(`{"input":"x","tools":[{"type":"file_search"},{"type":"function","name":"f"}]}`), limits.Defaults())
+	q, err := response.Decode([]byte(`{"input":"x","tools":[{"type":"file_search"},{"type":"function","name":"f"}]}`), limits.Defaults(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,10 +22,18 @@ type recaller struct {
 // but calls have theirs.
 const recallItems = 4
 
+// A recalled is the output of a stored response.
+type recalled struct {
+	record
+	id      string
+	output  []response.Item
+	count   int // items of the input that it is; 0 = it is none
+	created time.Time
+}
+
 // recall finds out whether items begin with the whole output of a stored response: then
-// the prompt has that and the ids that were sampled, as with previous_response_id. Without
-// output nothing is known.
-func (r *recaller) recall(items []response.Item) (output []response.Item, ids []int32, created time.Time) {
+// the prompt has that and the ids that were sampled, as with previous_response_id.
+func (r *recaller) recall(items []response.Item) recalled {
 	for i := 0; i < min(len(items), recallItems) && items[i].Made() && r.h.archive != nil; i++ {
 		for _, name := range []string{items[i].ID, items[i].CallID} {
 			of, err := r.h.archive.Find(r.owner, name)
@@ -34,35 +42,74 @@ func (r *recaller) recall(items []response.Item) (output []response.Item, ids []
 			}
 		}
 	}
-	return nil, nil, created
+	return recalled{}
 }
 
-// read compares items with the output of a response. Where something is wrong with it, the
-// items have the text.
-func (r *recaller) read(of string, items []response.Item) (output []response.Item, ids []int32, created time.Time) {
+// look returns a stored response; false = something is wrong with it.
+func (r *recaller) look(of string) (found recalled, ok bool) {
 	if r.looks--; r.looks < 0 {
-		return nil, nil, created
+		return found, false
 	}
 	rec, err := r.h.archive.Get(r.owner, of)
 	if err != nil {
-		return nil, nil, created
+		return found, false
 	}
-	unpacked := unpack(rec.Object)
-	stored, err := response.Parse(unpacked.object, r.h.front.Limits())
-	if err != nil || len(stored.Output) > len(items) {
-		return nil, nil, created
+	found.record = unpack(rec.Object)
+	stored, err := response.Parse(found.object, r.h.front.Limits())
+	if err != nil {
+		return found, false
 	}
-	for at := range stored.Output {
-		if !stored.Output[at].Says(&items[at]) {
-			return nil, nil, created
+	found.id, found.output, found.created = stored.ID, stored.Output, time.Unix(stored.Created, 0)
+	return found, true
+}
+
+// read compares items with the output of a response. Where something is wrong with it, the
+// items have the text. Lists of tools say nothing to a model: clients may leave them out.
+func (r *recaller) read(of string, items []response.Item) recalled {
+	found, ok := r.look(of)
+	if !ok {
+		return recalled{}
+	}
+	output := found.output
+	found.output = nil
+	for k := range output {
+		it := &output[k]
+		if found.count >= len(items) || !it.Says(&items[found.count]) {
+			if it.Type == response.ItemMCPTools {
+				continue
+			}
+			return recalled{}
+		}
+		if id := items[found.count].ID; id != "" { // results may name it
+			it.ID = id
+		}
+		found.count, found.output = found.count+1, append(found.output, *it)
+	}
+	return found
+}
+
+// gave finds out what is stored of the calls of the response that has an item.
+func (r *recaller) gave(past *history, item string) {
+	if _, known := past.gave[item]; known || item == "" || r.h.archive == nil {
+		return
+	}
+	of, err := r.h.archive.Find(r.owner, item)
+	if err != nil {
+		return
+	}
+	found, ok := r.look(of)
+	if !ok {
+		return
+	}
+	past.remember(&found.record, found.id)
+	if past.gave == nil {
+		past.gave = map[string]result{}
+	}
+	for _, step := range found.Steps {
+		for _, gave := range step.Results {
+			past.gave[gave.Item] = gave
 		}
 	}
-	for at := range stored.Output {
-		if id := items[at].ID; id != "" { // results may name it
-			stored.Output[at].ID = id
-		}
-	}
-	return stored.Output, unpacked.ids, time.Unix(stored.Created, 0)
 }
 
 // resolve replaces references to items of earlier responses, and opens reasoning that

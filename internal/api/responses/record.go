@@ -3,6 +3,7 @@ package responses
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,9 +20,11 @@ import (
 type record struct {
 	object []byte  // JSON, one line
 	ids    []int32 // of the output as it was sampled; nil = not known
+	trail
 }
 
-// pack returns the stored form: the object, and the ids behind it.
+// pack returns the stored form: the object, the ids behind it, and the trail behind these, where
+// there is one.
 func (r *record) pack() []byte {
 	dst := append(slices.Clip(r.object), '\n')
 	for i, id := range r.ids {
@@ -30,21 +33,46 @@ func (r *record) pack() []byte {
 		}
 		dst = strconv.AppendInt(dst, int64(id), 36)
 	}
-	return dst
+	if r.trail.empty() {
+		return dst
+	}
+	trail, _ := json.Marshal(&r.trail) // its raw part is JSON
+	return append(append(dst, '\n'), trail...)
 }
 
-// unpack is the inverse of pack. Ids that cannot be read are left out.
+// unpack is the inverse of pack. Ids and trails that cannot be read are left out.
 func unpack(data []byte) record {
 	object, rest, _ := bytes.Cut(data, []byte("\n"))
+	rest, behind, _ := bytes.Cut(rest, []byte("\n"))
 	rec := record{object: object}
+	if len(behind) > 0 && json.Unmarshal(behind, &rec.trail) != nil {
+		return record{object: object}
+	}
 	for field := range bytes.FieldsSeq(rest) {
 		id, err := strconv.ParseInt(string(field), 36, 32)
 		if err != nil {
-			return record{object: object} // the text is there, too
+			rec.ids = nil // the text is there, too
+			break
 		}
 		rec.ids = append(rec.ids, int32(id))
 	}
 	return rec
+}
+
+// stepIDs returns the ids of each step; nil = they are not known.
+func (r *record) stepIDs() [][]int32 {
+	all, rest := make([][]int32, len(r.Steps)), r.ids
+	for i := range r.Steps {
+		n := r.Steps[i].IDs
+		if n < 0 || n > len(rest) {
+			return nil
+		}
+		all[i], rest = rest[:n:n], rest[n:]
+	}
+	if len(rest) > 0 {
+		return nil
+	}
+	return all
 }
 
 // saveTime is how long the reply to a request waits for the disk.
@@ -70,7 +98,7 @@ func (m *maker) stored() (store.New, error) {
 		if it.ID == "" {
 			it = m.identified(it)
 		}
-		if it.Status == "" {
+		if it.Status == "" && (it.Served == nil || it.IsServed()) { // others have none
 			it.Status = response.StatusCompleted
 		}
 		data, err := it.MarshalJSON()
@@ -83,7 +111,7 @@ func (m *maker) stored() (store.New, error) {
 }
 
 func (m *maker) packed() []byte {
-	rec := record{object: m.object.Append(nil), ids: m.ids}
+	rec := record{object: m.object.Append(nil), ids: m.ids, trail: m.trail}
 	return rec.pack()
 }
 

@@ -7,6 +7,7 @@ package responses
 import (
 	"context"
 	"crypto/cipher"
+	"encoding/json"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"ossian/internal/generate"
 	"ossian/internal/host"
 	"ossian/internal/store"
+	"ossian/internal/tools"
 	"ossian/internal/wire"
 	"ossian/internal/wire/response"
 )
@@ -93,6 +95,26 @@ type request struct {
 	truncated  int                  // turns left out of it
 	oneCall    bool                 // the answer has one call at most
 	constraint generate.Constraints // of the answer; nil = free
+	rules      *chat.Rules          // that the constraint was made of
+	places     generate.Places      // the same, in the request
+
+	// Of tools that the server runs.
+	offers    []tools.Offer
+	listed    []api.Listed       // what their servers have, for the client
+	told      map[string]bool    // of these, whom the conversation has told it, by label
+	answered  []generate.Pending // calls to which the client has agreed now, or has not
+	state     json.RawMessage    // with which they go on; nil = they begin
+	root      string             // the first response of the conversation; "" = this one
+	container string             // where code ran last; "" = not known
+}
+
+// chain is the first response of the conversation, for what goes on from this one; "" = this
+// one, or it does not matter.
+func (req *request) chain() string {
+	if len(req.offers) == 0 && req.state == nil {
+		return ""
+	}
+	return req.root
 }
 
 // Create answers POST /v1/responses. A body whose items are kept until the response is
@@ -102,7 +124,7 @@ func (h *Handler) Create(w *api.Reply, r *http.Request, caller *api.Caller, body
 	if err != nil {
 		return err
 	}
-	req, err := h.prepare(w, caller, asked)
+	req, err := h.prepare(r.Context(), w, caller, asked)
 	if err != nil {
 		return err
 	}
@@ -110,25 +132,30 @@ func (h *Handler) Create(w *api.Reply, r *http.Request, caller *api.Caller, body
 		return err
 	}
 	if req.Background {
+		if req.PromptProgress { // events are stored, and what they tell would be over
+			if err := h.front.Ignored(w, []string{"stream_options.prompt_progress"}); err != nil {
+				return err
+			}
+		}
 		return h.background(w, r, req)
 	}
 	delivery, err := h.deliver(r.Context(), w, req)
 	if err != nil {
 		return err
 	}
-	if !req.store { // else its items are stored with the response
+	if !req.store && len(req.offers) == 0 { // else its items are stored with the response, or are needed between its steps
 		caller.Release()
 	}
 	return delivery.Run(r.Context())
 }
 
 // CountTokens answers POST /v1/responses/input_tokens.
-func (h *Handler) CountTokens(w *api.Reply, _ *http.Request, caller *api.Caller, body []byte) error {
+func (h *Handler) CountTokens(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
 	asked, err := h.decode(w, body)
 	if err != nil {
 		return err
 	}
-	req, err := h.prepare(w, caller, asked)
+	req, err := h.prepare(r.Context(), w, caller, asked)
 	if err != nil {
 		return err
 	}
@@ -136,8 +163,8 @@ func (h *Handler) CountTokens(w *api.Reply, _ *http.Request, caller *api.Caller,
 }
 
 // PromptIDs returns the prompt of a request that is valid.
-func (h *Handler) PromptIDs(w *api.Reply, caller *api.Caller, asked *response.Request) ([]int32, error) {
-	req, err := h.prepare(w, caller, asked)
+func (h *Handler) PromptIDs(ctx context.Context, w *api.Reply, caller *api.Caller, asked *response.Request) ([]int32, error) {
+	req, err := h.prepare(ctx, w, caller, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +174,7 @@ func (h *Handler) PromptIDs(w *api.Reply, caller *api.Caller, asked *response.Re
 // decode reads a request.
 func (h *Handler) decode(w *api.Reply, body []byte) (*response.Request, error) {
 	lim := h.front.Limits()
-	asked, err := response.Decode(body, lim)
+	asked, err := response.Decode(body, lim, h.front.Toolbox != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +188,7 @@ func (h *Handler) decode(w *api.Reply, body []byte) (*response.Request, error) {
 }
 
 // prepare finds out the prompt of a request that is valid.
-func (h *Handler) prepare(w *api.Reply, caller *api.Caller, asked *response.Request) (*request, error) {
+func (h *Handler) prepare(ctx context.Context, w *api.Reply, caller *api.Caller, asked *response.Request) (*request, error) {
 	model, err := h.service.Find(asked.Model)
 	if err != nil {
 		return nil, err
@@ -179,6 +206,9 @@ func (h *Handler) prepare(w *api.Reply, caller *api.Caller, asked *response.Requ
 		return nil, err
 	}
 	if err := h.resolve(asked.Input, req.owner, model.Fingerprint); err != nil {
+		return nil, err
+	}
+	if err := h.offer(ctx, w, req); err != nil {
 		return nil, err
 	}
 	past, err := h.converse(req, links)
@@ -225,7 +255,8 @@ func (h *Handler) constrain(ctx context.Context, w *api.Reply, req *request) err
 	at.Answer = req.FormPlace(at.Answer)
 	at.Tool = func(i int) string { return req.ToolPath(i) + "." + generate.ToolPlace(&req.Tools[i]) }
 	rules := generate.Rules(answer, req.Tools, &req.ToolChoice, req.ParallelToolCalls, req.ThinkingTokens())
-	req.oneCall = rules.OneCall
+	rules.Builtins = req.callable()
+	req.oneCall, req.rules, req.places = rules.OneCall, rules, at
 	fresh, ignored, err := h.service.Constrain(ctx, req.model, req.conv, rules, at)
 	if err != nil {
 		return err
@@ -241,18 +272,25 @@ func (h *Handler) deliver(ctx context.Context, w *api.Reply, req *request) (*api
 		return nil, err
 	}
 	if req.Stream {
-		return h.front.Events(w, maker.job, maker), nil
+		delivery := h.front.Events(w, maker.job, maker)
+		if req.RunningUsage() {
+			delivery.Running()
+		}
+		if req.PromptProgress {
+			delivery.Progress(maker.progress)
+		}
+		return delivery, nil
 	}
 	return h.front.Whole(w, maker.job, maker, func() []byte { return maker.object.Append(nil) }), nil
 }
 
-// generation returns what a request asks for.
-func (req *request) generation() *generate.Generation {
+// generation returns what a request asks for; id is the response's.
+func (req *request) generation(front *api.Front, id string) *generate.Generation {
 	model, known := req.model, generate.Known(req.conv)
-	gen := &generate.Generation{Sampling: &req.Sampling, Model: model, Tenant: req.caller.Tenant, Received: req.caller.Received,
+	gen := &generate.Generation{Sampling: &req.Sampling, Label: req.caller.Label, Model: model, Tenant: req.caller.Tenant, Received: req.caller.Received,
 		Prompts: [][]int32{req.ids}, MaxTokens: req.MaxOutputTokens, Constraint: req.constraint,
 		Parser: func() chat.Parser { return model.Format.Parser(known) },
-		Items:  true, OneCall: req.oneCall, TokenIDs: req.store}
+		Items:  true, OneCall: req.oneCall, TokenIDs: req.store, Builtin: req.builtin(front, id)}
 	if req.TopLogprobs != nil || req.Includes("message.output_text.logprobs") {
 		top := int64(0)
 		if req.TopLogprobs != nil {

@@ -97,7 +97,7 @@ func (r *Request) readClientTool(in *wire.Reader, tool *clientTool) {
 		in.LeaveOut(tool.name)
 		return
 	}
-	r.tools = append(r.tools, in.Peek())
+	r.show(in.Peek())
 	in.Object(func(key string) bool {
 		switch key {
 		case "type":

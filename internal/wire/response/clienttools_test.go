@@ -40,7 +40,7 @@ func TestClientTools(t *testing.T) {
 		{"choice of none", `"tools":[{"type":"local_shell"}],"tool_choice":{"type":"shell"}`, "tool_choice", wire.CodeInvalidValue, "no tool is named"},
 		{"in a group", `"tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"shell","name":"x"}]}]`, "tools[0].tools[0].type", wire.CodeUnsupported, ""},
 	} {
-		q, err := Decode([]byte(`{"input":"a",`+tt.body+`}`), limits.Defaults())
+		q, err := Decode([]byte(`{"input":"a",`+tt.body+`}`), limits.Defaults(), true)
 		if err == nil {
 			err = q.Validate(limits.Defaults())
 		}
@@ -74,13 +74,16 @@ func TestClientItems(t *testing.T) {
 		{"patch without status", `{"type":"apply_patch_call_output","call_id":"c","output":"x"}`, "input[0].status", wire.CodeMissingParameter, ""},
 		{"patch in progress", `{"type":"apply_patch_call_output","call_id":"c","status":"in_progress"}`, "input[0].status", wire.CodeInvalidValue, "completed or failed"},
 	} {
-		_, err := Decode([]byte(`{"input":[`+tt.item+`]}`), limits.Defaults())
+		_, err := Decode([]byte(`{"input":[`+tt.item+`]}`), limits.Defaults(), true)
 		if checkError(t, err, tt.param, tt.code, tt.message); t.Failed() {
 			t.Fatal(tt.name)
 		}
 	}
-	q := responseOf(t, `{"input":[{"type":"web_search_call","id":"ws_1"},{"type":"mcp_call"},{"type":"mcp_call"},{"type":"odd"},{"type":"shell_call","call_id":"c","action":{"commands":["ls"],"shell":"sh"},"environment":{"type":"local"}},
-		{"type":"apply_patch_call_output","call_id":"c","status":"failed","output":"no\n"},{"type":"apply_patch_call_output","call_id":"c","status":"completed"},{"type":"local_shell_call_output","id":"lsh_9","output":"x"}]}`)
+	q, err := Decode([]byte(`{"input":[{"type":"web_search_call","id":"ws_1"},{"type":"mcp_call"},{"type":"mcp_call"},{"type":"odd"},{"type":"shell_call","call_id":"c","action":{"commands":["ls"],"shell":"sh"},"environment":{"type":"local"}},
+		{"type":"apply_patch_call_output","call_id":"c","status":"failed","output":"no\n"},{"type":"apply_patch_call_output","call_id":"c","status":"completed"},{"type":"local_shell_call_output","id":"lsh_9","output":"x"}]}`), limits.Defaults(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if want := []string{"input.web_search_call", "input.mcp_call", "input.odd", "input.action.shell"}; !reflect.DeepEqual(q.Ignored, want) || len(q.Input) != 4 {
 		t.Errorf("%d items, ignored %q, want %q", len(q.Input), q.Ignored, want)
 	}

@@ -32,7 +32,7 @@ func TestChatForm(t *testing.T) {
 		{"our name", `"text":{"format":{"type":"json_schema",` + schema + `}}`, "", "", "text.format.name"},
 	} {
 		lim := limits.Defaults()
-		r, err := Decode([]byte(`{"input":"Hi",`+tt.form+`}`), lim)
+		r, err := Decode([]byte(`{"input":"Hi",`+tt.form+`}`), lim, true)
 		if err == nil {
 			err = r.Validate(lim)
 		}

@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
 
-// Types of items that a conversation is made of, besides those of clientTools. Others
-// are accepted, left out and named: they belong to tools that other servers run.
+// Types of items that a conversation is made of, besides those of clientTools and of tools
+// that the server runs. Others are accepted, left out and named.
 const (
 	ItemMessage        = "message"
 	ItemReasoning      = "reasoning"
@@ -51,17 +52,27 @@ type Item struct {
 	Summary   wire.Content        // reasoning: texts of its summary; nil = none is asked for
 	Refusal   string              // message of the assistant
 	Logprobs  []wire.TokenLogprob // of an output message's text
+	Citations []Citation          // in an output message's text
 	Encrypted string              // reasoning: the same for clients that keep nothing else; "" = none
 
 	CallID    string // calls and their outputs
 	Name      string // calls: the tool
 	Namespace string // calls: the group it was declared in; "" = none
-	Arguments string // JSON text, unchanged; the input of a custom tool; what a client is to do
+	Arguments string // JSON text, unchanged; the input of a custom tool; what a client is to do; code
+
+	Served *Served // of tools that the server runs; nil = another item
+}
+
+// A Citation is a mark in a text that says where something is from (api.md 3.7).
+type Citation struct {
+	Start, End int // in code points, the second exclusive
+	URL, Title string
 }
 
 // prefixes of the ids that this server gives, by type.
 var prefixes = map[string]string{"local_shell_call": "lsh_", "local_shell_call_output": "lsho_", "shell_call": "sh_", "shell_call_output": "sho_",
 	"apply_patch_call": "apc_", "apply_patch_call_output": "apco_",
+	ItemWebSearch: "ws_", ItemCode: "ci_", ItemMCPCall: "mcp_", ItemMCPTools: "mcpl_", ItemApprovalRequest: "mcpr_", ItemApprovalResponse: "mcpa_",
 	ItemMessage: "msg_", ItemReasoning: "rs_", ItemFunctionCall: "fc_", ItemFunctionOutput: "fco_", ItemCustomCall: "ctc_", ItemCustomOutput: "ctco_"}
 
 // IDPrefix returns what ids of the item's type begin with.
@@ -92,6 +103,9 @@ func (it *Item) append(dst []byte) []byte {
 			dst = wire.AppendString(append(dst, `,"encrypted_content":`...), it.Encrypted)
 		}
 		return append(dst, '}')
+	}
+	if ofServer(it.Type) {
+		return it.appendServed(dst)
 	}
 	dst = wire.AppendString(append(dst, `,"call_id":`...), it.CallID)
 	if tool := clientTools[it.Type]; tool != nil && it.Type == tool.call {
@@ -128,8 +142,8 @@ func (it *Item) appendMessage(dst []byte) []byte {
 	switch {
 	case it.Role != "assistant":
 		dst = appendParts(dst, "input_text", it.Content, "")
-	case len(it.Logprobs) > 0: // only of our own, which have one text
-		dst = appendOutputText(dst, strings.Join(it.Content, ""), it.Logprobs)
+	case len(it.Logprobs) > 0 || len(it.Citations) > 0: // only of our own, which have one text
+		dst = it.appendOutputText(dst, strings.Join(it.Content, ""))
 	default:
 		dst = appendParts(dst, "output_text", it.Content, `,"annotations":[],"logprobs":[]`)
 	}
@@ -158,10 +172,24 @@ func appendParts(dst []byte, kind string, texts wire.Content, more string) []byt
 	return dst
 }
 
-func appendOutputText(dst []byte, text string, logprobs []wire.TokenLogprob) []byte {
+// appendOutputText writes the part of a message that has its text.
+func (it *Item) appendOutputText(dst []byte, text string) []byte {
 	dst = append(dst, `{"type":"output_text","text":`...)
-	dst = append(wire.AppendString(dst, text), `,"annotations":[],"logprobs":`...)
-	return append(wire.AppendTokenLogprobs(dst, logprobs), '}')
+	dst = append(wire.AppendString(dst, text), `,"annotations":[`...)
+	for i := range it.Citations {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = it.Citations[i].append(dst)
+	}
+	return append(wire.AppendTokenLogprobs(append(dst, `],"logprobs":`...), it.Logprobs), '}')
+}
+
+func (c *Citation) append(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"type":"url_citation","start_index":`...), int64(c.Start), 10)
+	dst = strconv.AppendInt(append(dst, `,"end_index":`...), int64(c.End), 10)
+	dst = wire.AppendString(append(dst, `,"url":`...), c.URL)
+	return append(wire.AppendString(append(dst, `,"title":`...), c.Title), '}')
 }
 
 // DecodeItem reads an item that MarshalJSON wrote. The error is an *Error.
@@ -170,15 +198,16 @@ func DecodeItem(data []byte, lim *limits.Set) (Item, error) {
 		return Item{}, wire.InvalidJSON(0, "not JSON")
 	}
 	in := wire.NewReader(data, lim)
-	it, _ := readItem(in)
+	it, _ := readItem(in, true)
 	if err := in.Err(); err != nil {
 		return Item{}, err
 	}
 	return it, nil
 }
 
-// readItems reads the input: a string is a message of the user.
-func readItems(in *wire.Reader) []Item {
+// readItems reads the input: a string is a message of the user. Without served, items of tools
+// that the server runs are left out.
+func readItems(in *wire.Reader, served bool) []Item {
 	if in.Kind() == '"' {
 		return []Item{{Type: ItemMessage, Role: "user", Content: wire.Content{in.Text()}}}
 	}
@@ -188,7 +217,7 @@ func readItems(in *wire.Reader) []Item {
 	}
 	out := []Item{}
 	in.Array(limits.Messages, "items", func(int) {
-		if it, ok := readItem(in); ok {
+		if it, ok := readItem(in, served); ok {
 			out = append(out, it)
 		}
 	})
@@ -197,12 +226,15 @@ func readItems(in *wire.Reader) []Item {
 
 // readItem reads one item; false = one that is left out. Its id stays apart from its type:
 // clients change neither, and ours are told apart by both.
-func readItem(in *wire.Reader) (it Item, ok bool) {
+func readItem(in *wire.Reader, served bool) (it Item, ok bool) {
 	it.Type = in.Member("type")
 	if it.Type == "" && in.Member("role") != "" {
 		it.Type = ItemMessage // the short form of messages has no type
 	}
 	_, known := prefixes[it.Type]
+	if ofServer(it.Type) {
+		known, it.Served = served, &Served{}
+	}
 	switch {
 	case in.Failed():
 	case !in.Is('{'):
@@ -219,19 +251,12 @@ func readItem(in *wire.Reader) (it Item, ok bool) {
 }
 
 func (it *Item) field(in *wire.Reader, key string) bool {
+	if it.Served != nil {
+		return it.servedField(in, key)
+	}
 	if tool := clientTools[it.Type]; tool != nil {
-		switch {
-		case it.Type == tool.call && key == tool.member:
-			it.Name, it.Arguments = tool.name, tool.read(in)
-			return true
-		case it.Type == "shell_call_output" && key == "output":
-			it.Content = readShellOutput(in)
-			return true
-		case key == "environment" || key == "max_output_length": // of what the client did
-			in.Skip()
-			return true
-		case key == "name" || key == "namespace" || key == "arguments" || key == "input" || key == "content" || (it.Type == tool.call && key == "output"):
-			return false // members of other items, kept where this one has its own
+		if known, own := it.clientField(in, tool, key); own {
+			return known
 		}
 	}
 	switch key {
@@ -281,6 +306,25 @@ func (it *Item) field(in *wire.Reader, key string) bool {
 	return true
 }
 
+// clientField reads a member that only items of such a tool have, or that they do not have; own =
+// it is one of these.
+func (it *Item) clientField(in *wire.Reader, tool *clientTool, key string) (known, own bool) {
+	switch {
+	case it.Type == tool.call && key == tool.member:
+		it.Name, it.Arguments = tool.name, tool.read(in)
+		return true, true
+	case it.Type == "shell_call_output" && key == "output":
+		it.Content = readShellOutput(in)
+		return true, true
+	case key == "environment" || key == "max_output_length": // of what the client did
+		in.Skip()
+		return true, true
+	case key == "name" || key == "namespace" || key == "arguments" || key == "input" || key == "content" || (it.Type == tool.call && key == "output"):
+		return false, true // members of other items, kept where this one has its own
+	}
+	return false, false
+}
+
 // readReasoningTexts reads the parts of a reasoning item, or of its summary.
 func readReasoningTexts(in *wire.Reader) wire.Content {
 	out := wire.Content{}
@@ -302,6 +346,11 @@ func readReasoningTexts(in *wire.Reader) wire.Content {
 
 // check refuses an item that lacks what its type needs.
 func (it *Item) check(in *wire.Reader) {
+	if it.Served != nil {
+		it.settle()
+		it.checkServed(in)
+		return
+	}
 	missing := ""
 	if it.Type == "local_shell_call_output" && it.CallID == "" {
 		it.CallID = it.ID // as some of OpenAI's own pages have it
@@ -340,11 +389,14 @@ func (it *Item) check(in *wire.Reader) {
 
 // Made reports whether the item is one that models make.
 func (it *Item) Made() bool {
-	return it.Type == ItemReasoning || it.IsCall() || (it.Type == ItemMessage && it.Role == "assistant")
+	return it.Type == ItemReasoning || it.IsCall() || (ofServer(it.Type) && it.Type != ItemApprovalResponse) || (it.Type == ItemMessage && it.Role == "assistant")
 }
 
 // Says reports whether an item that a client sends back is the same to the model.
 func (it *Item) Says(sent *Item) bool {
+	if it.Served != nil {
+		return it.saysServed(sent)
+	}
 	same := slices.Equal(it.Content, sent.Content)
 	if it.Type == ItemReasoning && len(sent.Content) == 0 && len(it.Summary) > 0 { // clients that read summaries keep nothing else
 		same = slices.Equal(it.Summary, sent.Summary)

@@ -22,7 +22,8 @@ type Request struct {
 	wire.Sampling
 	MaxOutputTokens   *int64
 	MaxToolCalls      *int64
-	Tools             []wire.Tool // functions, custom tools and those that clients run; those of a namespace have its name and "__" before theirs
+	Tools             []wire.Tool       // functions, custom tools and those that clients run; those of a namespace have its name and "__" before theirs
+	ServerTools       []wire.ServerTool // that the server runs; nil = the request has no tools, of any kind
 	ToolChoice        wire.ToolChoice
 	ParallelToolCalls *bool // nil = true
 	Effort            string
@@ -37,6 +38,7 @@ type Request struct {
 	Include           []string
 	Store             *bool // nil = true
 	Background        bool
+	PromptProgress    bool // stream_options.prompt_progress
 	SafetyID          string
 	CacheKey          string
 
@@ -44,17 +46,25 @@ type Request struct {
 
 	chatForm bool // ResponseFormat came as response_format
 
-	tools  []json.RawMessage // as the reply shows them
+	served bool // the server runs tools
+
+	tools  []shownTool       // as the reply shows them
 	choice json.RawMessage   // the same, nil = auto
 	spaces map[string]string // a tool's full name to its namespace
 	paths  []string          // [tool] its place in the request
 }
 
-// Decode reads the body of a responses request. The error is an *Error.
-// RawMessages of the result are parts of body, which must not change while they are in
-// use.
-func Decode(body []byte, lim *limits.Set) (*Request, error) {
-	request := new(Request)
+// A shownTool is a tool as the reply has it.
+type shownTool struct {
+	raw    json.RawMessage
+	server int // of ServerTools, from 1; 0 = none of these
+}
+
+// Decode reads the body of a responses request. Without served, tools that the server would run,
+// and their items, are left out and named. The error is an *Error. RawMessages of the result are
+// parts of body, which must not change while they are in use.
+func Decode(body []byte, lim *limits.Set, served bool) (*Request, error) {
+	request := &Request{served: served}
 	in, err := wire.ReadBody(body, lim, func(in *wire.Reader, key string) bool { return request.field(in, key) })
 	if err != nil {
 		return nil, err
@@ -143,7 +153,7 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 	case "model":
 		r.Model = in.Text()
 	case "input":
-		r.Input = readItems(in)
+		r.Input = readItems(in, r.served)
 	case "instructions":
 		r.Instructions = wire.Ptr(in.Text())
 	case "previous_response_id":
@@ -162,8 +172,7 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 	case "tools":
 		r.readTools(in)
 	case "tool_choice":
-		r.choice = in.Peek()
-		r.ToolChoice = in.ToolChoice(true)
+		r.readChoice(in)
 	case "parallel_tool_calls":
 		r.ParallelToolCalls = wire.Ptr(in.Boolean())
 	case "reasoning":
@@ -185,6 +194,8 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 		r.Store = wire.Ptr(in.Boolean())
 	case "background":
 		r.Background = in.Boolean()
+	case "stream_options":
+		r.readStreamOptions(in)
 	case "safety_identifier":
 		r.SafetyID = in.Text()
 	case "prompt_cache_key":
@@ -254,9 +265,9 @@ func (r *Request) FormPlace(place string) string {
 }
 
 // readTools reads the tools: functions, custom ones, groups of them, and those that
-// clients run. Others are left out, and named as ignored.
+// clients or the server run. Others are left out, and named as ignored.
 func (r *Request) readTools(in *wire.Reader) {
-	r.Tools, r.paths, r.spaces = []wire.Tool{}, nil, map[string]string{}
+	r.Tools, r.ServerTools, r.paths, r.spaces = []wire.Tool{}, []wire.ServerTool{}, nil, map[string]string{}
 	in.Kind()
 	start := in.Offset()
 	in.Array(limits.Tools, "tools", func(int) {
@@ -265,14 +276,18 @@ func (r *Request) readTools(in *wire.Reader) {
 			r.readClientTool(in, clientTool)
 			return
 		}
+		if r.served && wire.IsServerTool(kind) {
+			r.readServerTool(in)
+			return
+		}
 		switch kind {
 		case "function", "custom":
 			raw := in.Peek()
 			tool := readTool(in)
 			r.add(in, tool)
-			r.tools = append(r.tools, shownTool(&tool, raw))
+			r.show(showTool(&tool, raw))
 		case "namespace":
-			r.tools = append(r.tools, in.Peek())
+			r.show(in.Peek())
 			r.readNamespace(in)
 		case "":
 			if in.Is('{') {
@@ -339,9 +354,12 @@ func readTool(in *wire.Reader) wire.Tool {
 	return tool
 }
 
-// shownTool returns the tool as replies have it, with all members that OpenAI's schema
+// show adds a tool to those of the reply.
+func (r *Request) show(raw json.RawMessage) { r.tools = append(r.tools, shownTool{raw: raw}) }
+
+// showTool returns the tool as replies have it, with all members that OpenAI's schema
 // wants of a function.
-func shownTool(tool *wire.Tool, raw json.RawMessage) json.RawMessage {
+func showTool(tool *wire.Tool, raw json.RawMessage) json.RawMessage {
 	if tool.Type != "function" {
 		return raw
 	}
@@ -382,6 +400,7 @@ func (r *Request) Validate(lim *limits.Set) error {
 		wire.OneOf("text.verbosity", r.Verbosity, []string{"", "low", "medium", "high"}),
 		wire.OneOf("truncation", r.Truncation, []string{"", "disabled", "auto"}),
 		r.checkTools(lim),
+		r.checkServed(),
 	} {
 		if err != nil {
 			return err
@@ -420,5 +439,5 @@ func (r *Request) checkTools(lim *limits.Set) *wire.Error {
 	if len(r.spaces) > 0 {
 		wide[limits.ToolName] *= 2 // a name has two parts
 	}
-	return wire.CheckTools(r.Tools, &r.ToolChoice, &wide, wire.ToolFields{Tools: "tools", Choice: "tool_choice", Name: func(i int) string { return r.paths[i] + ".name" }})
+	return wire.CheckTools(r.Tools, r.checkedChoice(), &wide, wire.ToolFields{Tools: "tools", Choice: "tool_choice", Name: func(i int) string { return r.paths[i] + ".name" }})
 }

@@ -27,6 +27,7 @@ type Response struct {
 	Empty      string   // why there is no text, as in ChatChoice
 	Output     []Item
 	Usage      *wire.Usage              // nil = null
+	SoFar      *wire.Usage              // on every delta; nil = on none
 	Seal       func(text string) string // encrypts reasoning; nil = it is not asked for
 
 	echo   []byte // the members that repeat the request
@@ -34,6 +35,7 @@ type Response struct {
 	open   bool   // item is being made
 	item   Item
 	text   strings.Builder // of item
+	phase  phase           // of item, a call that the server runs
 	hidden bool            // the log probabilities are not asked for
 
 	summarise bool // reasoning is asked for as a summary, too
@@ -150,7 +152,7 @@ func (r *Request) appendTools(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = wire.AppendCompact(dst, tool)
+		dst = wire.AppendCompact(dst, tool.raw)
 	}
 	return append(dst, ']')
 }
@@ -226,8 +228,10 @@ func (r *Response) Begin(dst []byte, it Item) []byte {
 	if clientTools[it.Type] != nil {
 		return dst // what it asks for shows at its end
 	}
-	dst = r.indexed(r.event(dst, "output_item.added"))
-	dst = append(r.item.append(append(dst, `,"item":`...)), "}\n\n"...)
+	if ofServer(it.Type) {
+		return r.beginServed(dst)
+	}
+	dst = r.itemEvent(dst, "added")
 	if kind := r.part(); kind != "" {
 		dst = r.inPart(r.event(dst, "content_part.added"))
 		dst = append(r.appendPart(append(dst, `,"part":`...), kind, ""), "}\n\n"...)
@@ -251,13 +255,14 @@ func (r *Response) part() string {
 
 func (r *Response) appendPart(dst []byte, kind, text string) []byte {
 	if kind == "output_text" {
-		return appendOutputText(dst, text, r.item.Logprobs)
+		return r.item.appendOutputText(dst, text)
 	}
 	return appendParts(dst, kind, wire.Content{text}, "")
 }
 
 // itemEvents are the events that add to an item's text, by its type.
-var itemEvents = map[string]string{ItemMessage: "output_text.", ItemReasoning: "reasoning_text.", ItemFunctionCall: "function_call_arguments.", ItemCustomCall: "custom_tool_call_input."}
+var itemEvents = map[string]string{ItemMessage: "output_text.", ItemReasoning: "reasoning_text.", ItemFunctionCall: "function_call_arguments.", ItemCustomCall: "custom_tool_call_input.",
+	ItemMCPCall: "mcp_call_arguments.", ItemCode: "code_interpreter_call_code."}
 
 // Add appends the event of more text for the open item.
 func (r *Response) Add(dst []byte, text string, logprobs []wire.TokenLogprob) []byte {
@@ -269,12 +274,12 @@ func (r *Response) Add(dst []byte, text string, logprobs []wire.TokenLogprob) []
 		logprobs = nil
 	}
 	r.item.Logprobs = append(r.item.Logprobs, logprobs...)
-	if clientTools[r.item.Type] != nil {
+	if itemEvents[r.item.Type] == "" {
 		return dst
 	}
 	dst = r.inPart(r.event(dst, itemEvents[r.item.Type]+"delta"))
 	dst = wire.AppendString(append(dst, `,"delta":`...), text)
-	dst = r.closeText(dst, logprobs)
+	dst = r.closeText(r.counted(dst), logprobs)
 	if r.summarised() {
 		dst = r.summaryText(dst, "delta", "delta", text)
 	}
@@ -300,6 +305,9 @@ func (r *Response) End(dst []byte, status string) []byte {
 	text := r.text.String()
 	if tool := clientTools[it.Type]; tool != nil {
 		return r.endClientCall(dst, tool, text, status)
+	}
+	if it.Served != nil {
+		return r.endServed(dst, text, status)
 	}
 	// The text goes where the item's type has it.
 	name := "text"
@@ -329,10 +337,15 @@ func (r *Response) End(dst []byte, status string) []byte {
 		dst = r.inPart(r.event(dst, "content_part.done"))
 		dst = append(r.appendPart(append(dst, `,"part":`...), kind, text), "}\n\n"...)
 	}
-	dst = r.indexed(r.event(dst, "output_item.done"))
-	dst = append(it.append(append(dst, `,"item":`...)), "}\n\n"...)
+	dst = r.itemEvent(dst, "done")
 	r.Output = append(r.Output, *it)
 	return dst
+}
+
+// itemEvent appends the event that the open item begins or is done.
+func (r *Response) itemEvent(dst []byte, change string) []byte {
+	dst = r.indexed(r.event(dst, "output_item."+change))
+	return append(r.item.append(append(dst, `,"item":`...)), "}\n\n"...)
 }
 
 // endClientCall is End of a call that clients run. One that says only half of what is to
@@ -346,10 +359,9 @@ func (r *Response) endClientCall(dst []byte, tool *clientTool, text, status stri
 		return r.End(r.Add(dst, text, nil), status)
 	}
 	it.Name, it.Arguments = tool.name, action
-	for _, event := range []struct{ event, status string }{{"output_item.added", StatusInProgress}, {"output_item.done", status}} {
+	for _, event := range []struct{ change, status string }{{"added", StatusInProgress}, {"done", status}} {
 		it.Status = event.status
-		dst = r.indexed(r.event(dst, event.event))
-		dst = append(it.append(append(dst, `,"item":`...)), "}\n\n"...)
+		dst = r.itemEvent(dst, event.change)
 	}
 	r.Output = append(r.Output, *it)
 	return dst

@@ -15,7 +15,7 @@ import (
 
 func responseOf(t testing.TB, body string) *Request {
 	t.Helper()
-	r, err := Decode([]byte(body), limits.Defaults())
+	r, err := Decode([]byte(body), limits.Defaults(), true)
 	if err == nil {
 		err = r.Validate(limits.Defaults())
 	}
@@ -78,6 +78,22 @@ func items() []Item {
 		{Type: "apply_patch_call", ID: "apc_2", Status: StatusCompleted, CallID: "call_5", Name: "apply_patch", Arguments: `{"type":"delete_file","path":"a"}`},
 		{Type: "apply_patch_call_output", ID: "apco_1", Status: StatusFailed, CallID: "call_5", Content: wire.Content{"no such file"}},
 		{Type: "apply_patch_call_output", ID: "apco_2", Status: StatusCompleted, CallID: "call_5"},
+		{Type: ItemMessage, ID: "msg_4", Status: StatusCompleted, Role: "assistant", Phase: PhaseAnswer, Content: wire.Content{"ä 【0†L1】"},
+			Citations: []Citation{{Start: 2, End: 8, URL: "https://a.example/x", Title: "A \"x\""}, {Start: 0, End: 1, URL: "https://b.example"}}},
+		{Type: ItemWebSearch, ID: "ws_1", Status: StatusCompleted, Served: &Served{Action: Action{Type: "search", Query: "a\u2028", Sources: []string{"https://a.example/x"}}, Results: []Source{{URL: "https://a.example/x", Title: "A"}}}},
+		{Type: ItemWebSearch, ID: "ws_2", Status: StatusSearching, Served: &Served{Action: Action{Type: "search", Sources: []string{}}, Results: []Source{}}},
+		{Type: ItemWebSearch, ID: "ws_3", Status: StatusFailed, Served: &Served{Action: Action{Type: "open_page", URL: "https://a.example/x"}}},
+		{Type: ItemWebSearch, ID: "ws_4", Status: StatusCompleted, Served: &Served{Action: Action{Type: "find_in_page", URL: "https://a.example/x", Pattern: "p"}}},
+		{Type: ItemCode, ID: "ci_1", Status: StatusInterpreting, Arguments: "print(1)\n", Served: &Served{Container: "cntr_1"}},
+		{Type: ItemCode, ID: "ci_2", Status: StatusIncomplete, Arguments: "x", Served: &Served{Container: "cntr_1", Logs: []string{"1\n"}}},
+		{Type: ItemMCPCall, ID: "mcp_1", Status: StatusCompleted, Name: "look", Arguments: `{"a": 1}`, Served: &Served{Label: "l", Output: wire.Ptr(""), Approval: "mcpr_1"}},
+		{Type: ItemMCPCall, ID: "mcp_2", Status: StatusFailed, Name: "look", Arguments: "{}", Served: &Served{Label: "l", Error: &CallError{Type: "http_error", Code: 502, Message: "m"}}},
+		{Type: ItemMCPCall, ID: "mcp_3", Status: StatusFailed, Name: "look", Arguments: "{}", Served: &Served{Label: "l", Error: &CallError{Type: "mcp_tool_execution_error", Message: "m\n"}}},
+		{Type: ItemMCPTools, ID: "mcpl_1", Served: &Served{Label: "l", Tools: []Listed{{Name: "look", Description: "d", Schema: json.RawMessage(`{"type":"object"}`), Annotations: json.RawMessage(`{"readOnlyHint":true}`)}, {Name: "x", Schema: json.RawMessage(`{}`)}}}},
+		{Type: ItemMCPTools, ID: "mcpl_2", Served: &Served{Label: "l", Tools: []Listed{}, Problem: "is down"}},
+		{Type: ItemApprovalRequest, ID: "mcpr_1", Name: "look", Arguments: `{"a":1}`, Served: &Served{Label: "l"}},
+		{Type: ItemApprovalResponse, ID: "mcpa_1", Served: &Served{Approval: "mcpr_1", Approved: true, Reason: "r"}},
+		{Type: ItemApprovalResponse, ID: "mcpa_2", Served: &Served{Approval: "mcpr_1"}},
 	}
 }
 
@@ -92,7 +108,7 @@ func TestItems(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", data, err)
 		}
-		got.Logprobs = parseLogprobs(data)
+		got.parseTexts(data)
 		want := it
 		if len(it.Logprobs) > 0 { // JSON has neither half characters nor infinity
 			want.Logprobs = []wire.TokenLogprob{{Token: "\uFFFD", Bytes: "\xe2", Logprob: -0.5, Top: []wire.TokenLogprob{{Token: "y", Bytes: "y", Logprob: -9999}}}}
@@ -189,12 +205,18 @@ func FuzzDecodeResponse(f *testing.F) {
 		`{"input":[{"type":"local_shell_call","call_id":"c","action":{"type":"exec","env":{ },"command":["a"]}},{"type":"local_shell_call_output","id":"c","output":"x"},
 			{"type":"shell_call_output","call_id":"c","output":[{"stdout":"\u2028","outcome":{"type":"timeout"}}]},{"type":"apply_patch_call","call_id":"d","operation":{"path":"a","type":"delete_file"}},
 			{"type":"apply_patch_call_output","call_id":"d","status":"failed"}],"tools":[{"type":"shell","environment":{"type":"local"}},{"type":"local_shell"}],"tool_choice":{"type":"shell"}}`,
-		`{"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"item_reference","id":"x"}],"metadata":{"a":"b"},"temperature":1e-40}`} {
+		`{"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"item_reference","id":"x"}],"metadata":{"a":"b"},"temperature":1e-40}`,
+		`{"input":[{"type":"web_search_call","id":"ws_1","status":"odd","action":{"type":"find","pattern":"p","url":"u"},"results":[{"url":"u","x":1}]},{"type":"code_interpreter_call","code":null,"outputs":[{"type":"image","url":"u"},{"type":"logs","logs":"l"}]},
+			{"type":"mcp_call","server_label":"l","name":"n","arguments":"{}","output":"o","error":"e"},{"type":"mcp_call","server_label":"l","name":"n","error":{"type":"http_error","code":1,"message":"m"}},
+			{"type":"mcp_list_tools","server_label":"l","tools":[{"name":"n","input_schema":{ },"annotations":[]}],"error":{"type":"x","content":[{"text":"t"}]}},
+			{"type":"mcp_approval_request","id":"mcpr_1","server_label":"l","name":"n","arguments":"{}"},{"type":"mcp_approval_response","approval_request_id":"mcpr_1","approve":true}],
+			"tools":[{"type":"browser_search","filters":{ }},{"type":"code_interpreter","container":"c"},{"type":"mcp","server_label":"l","server_url":"https://u:p@h:1/p?q","headers":{"a":"b"},"allowed_tools":["n"],"require_approval":"always"}],
+			"tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"mcp","server_label":"l","headers":{}},{"type":"web_search"}]}}`} {
 		f.Add([]byte(seed))
 	}
 	lim := limits.Defaults()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		q, err := Decode(body, lim)
+		q, err := Decode(body, lim, true)
 		sane(t, err)
 		if err != nil || q.Validate(lim) != nil {
 			return
@@ -248,7 +270,7 @@ func TestChoiceInNamespace(t *testing.T) {
 		`{"type":"function","name":"x__sh"}`: "no tool is named",
 		`{"type":"function","name":"it"}`:    "no tool is named",
 	} {
-		q, err := Decode([]byte(tools+choice+`}`), limits.Defaults())
+		q, err := Decode([]byte(tools+choice+`}`), limits.Defaults(), true)
 		if err == nil {
 			err = q.Validate(limits.Defaults())
 		}

@@ -62,13 +62,13 @@ func Parse(object []byte, lim *limits.Set) (*Response, error) {
 		}
 		response.Usage = &all
 	}
-	// Items do not decode their log probabilities: requests never have any.
+	// Items do not decode what only our own texts have: requests never have any.
 	for _, raw := range stored.Output {
 		it, err := DecodeItem(raw, lim)
 		if err != nil {
 			return nil, err
 		}
-		it.Logprobs = parseLogprobs(raw)
+		it.parseTexts(raw)
 		response.Output = append(response.Output, it)
 	}
 	return response, response.parseEcho(object)
@@ -98,18 +98,35 @@ func (r *Response) parseEcho(object []byte) error {
 	return nil
 }
 
-// parseLogprobs reads the log probabilities of an output message.
-func parseLogprobs(item []byte) (out []wire.TokenLogprob) {
-	var it struct {
-		Content []logprobEntries `json:"content"`
+// parseTexts reads the log probabilities and citations of an output message.
+func (it *Item) parseTexts(item []byte) {
+	var stored struct {
+		Content []struct {
+			logprobEntries
+			Annotations []citationEntry `json:"annotations"`
+		} `json:"content"`
 	}
-	if json.Unmarshal(item, &it) != nil {
-		return nil
+	if it.Type != ItemMessage || json.Unmarshal(item, &stored) != nil {
+		return
 	}
-	for _, part := range it.Content {
-		out = append(out, readLogprobs(part.Logprobs)...)
+	for _, part := range stored.Content {
+		it.Logprobs = append(it.Logprobs, readLogprobs(part.Logprobs)...)
+		for _, entry := range part.Annotations {
+			it.Citations = append(it.Citations, entry.citation())
+		}
 	}
-	return out
+}
+
+// A citationEntry is a citation as Citation.append writes it.
+type citationEntry struct {
+	Start int    `json:"start_index"`
+	End   int    `json:"end_index"`
+	URL   string `json:"url"`
+	Title string `json:"title"`
+}
+
+func (e *citationEntry) citation() Citation {
+	return Citation{Start: e.Start, End: e.End, URL: e.URL, Title: e.Title}
 }
 
 // logprobEntries are the log probabilities of a text, as appendTokenLogprobs writes them.
@@ -140,21 +157,35 @@ func readLogprobs(all []logprobEntry) (out []wire.TokenLogprob) {
 func (r *Response) Replay(dst []byte) []byte {
 	now := &Response{ID: r.ID, Created: r.Created, Status: StatusInProgress, Background: r.Background, Stored: r.Stored, echo: r.echo}
 	dst = now.Tell(now.Tell(dst, "created"), "in_progress")
-	for _, it := range r.Output {
-		blank := it
-		blank.Content, blank.Summary, blank.Arguments, blank.Logprobs = nil, nil, "", nil
-		now.summarise = len(it.Summary) > 0
-		dst = now.Begin(dst, blank)
-		for _, text := range it.Content {
-			dst = now.Add(dst, text, it.Logprobs)
-		}
-		if it.Arguments != "" {
-			dst = now.Add(dst, it.Arguments, nil)
-		}
-		dst = now.End(dst, it.Status)
+	for i := range r.Output {
+		dst = now.replay(dst, &r.Output[i])
 	}
 	now.Completed, now.Status, now.Failure, now.Incomplete, now.Empty, now.Usage = r.Completed, r.Status, r.Failure, r.Incomplete, r.Empty, r.Usage
 	return now.Tell(dst, now.Ending())
+}
+
+// replay appends the events of an item.
+func (r *Response) replay(dst []byte, it *Item) []byte {
+	blank, status := *it, it.Status
+	blank.Content, blank.Summary, blank.Arguments, blank.Logprobs, blank.Citations = nil, nil, "", nil, nil
+	r.summarise = len(it.Summary) > 0
+	dst = r.Begin(dst, blank)
+	for _, text := range it.Content {
+		dst = r.Add(dst, text, it.Logprobs)
+	}
+	if it.Arguments != "" {
+		dst = r.Add(dst, it.Arguments, nil)
+	}
+	for _, citation := range it.Citations {
+		dst = r.Cite(dst, citation)
+	}
+	switch {
+	case it.IsServed() && status != StatusIncomplete:
+		dst = r.Run(dst, "")
+	case it.Served != nil && !it.IsServed():
+		status = StatusCompleted // it has none
+	}
+	return r.End(dst, status)
 }
 
 // Ending returns the kind of the event that ends a stream with the status.
@@ -179,7 +210,7 @@ func (r *Response) Interrupt(events iter.Seq[[]byte], n int, cancelled bool, lim
 		case kind == "output_item.done":
 			since = nil
 			r.again(event, lim)
-		case since != nil && (strings.HasSuffix(kind, ".delta") || kind == "reasoning_summary_part.added"):
+		case since != nil:
 			since = append(since, event)
 		}
 	}
@@ -199,43 +230,59 @@ func eventKind(event []byte) string {
 	return strings.TrimPrefix(string(line), "event: response.")
 }
 
-// again does to r what an event of an item that was sent says.
+// again does to r what an event of an item that was sent says. Events that say again what
+// others do change nothing.
 func (r *Response) again(event []byte, lim *limits.Set) {
 	var sent struct {
-		Item  json.RawMessage `json:"item"`
-		Delta string          `json:"delta"`
+		Item       json.RawMessage `json:"item"`
+		Delta      string          `json:"delta"`
+		Annotation citationEntry   `json:"annotation"`
 		logprobEntries
-	}
-	// A summary says again what the reasoning does.
-	switch eventKind(event) {
-	case "reasoning_summary_part.added":
-		r.summarise = true
-		return
-	case summaryEvents + "delta":
-		return
 	}
 	_, data, _ := bytes.Cut(event, []byte("\ndata: "))
 	if json.Unmarshal(data, &sent) != nil {
 		return
 	}
-	// A delta adds to the item that the latest event has opened.
-	if sent.Item == nil {
+	switch kind := eventKind(event); {
+	case sent.Item != nil:
+		r.itemAgain(sent.Item, kind == "output_item.done", lim)
+	case kind == "reasoning_summary_part.added":
+		r.summarise = true
+	case strings.HasPrefix(kind, summaryEvents):
+	case strings.HasSuffix(kind, ".delta"): // adds to the item that the latest event has opened
 		r.text.WriteString(sent.Delta)
 		r.item.Logprobs = append(r.item.Logprobs, readLogprobs(sent.Logprobs)...)
-		return
+	case kind == "output_text.annotation.added":
+		r.item.Citations = append(r.item.Citations, sent.Annotation.citation())
+	case r.item.Served != nil && !strings.HasSuffix(kind, "."+StatusInProgress):
+		r.phaseAgain(kind)
 	}
-	it, err := DecodeItem(sent.Item, lim)
+}
+
+// phaseAgain takes what an event says of how far the open call has come.
+func (r *Response) phaseAgain(kind string) {
+	r.phase, r.item.Arguments = running, r.text.String()
+	if strings.HasSuffix(kind, "."+StatusCompleted) || strings.HasSuffix(kind, "."+StatusFailed) {
+		r.phase = ended
+	}
+}
+
+// itemAgain takes an item that was added, or that is done: that needs none of the events before.
+func (r *Response) itemAgain(raw json.RawMessage, done bool, lim *limits.Set) {
+	it, err := DecodeItem(raw, lim)
 	if err != nil || it.Type == "" {
 		return
 	}
-	it.Logprobs = parseLogprobs(sent.Item)
-	// An item that is done needs none of the deltas before.
-	if it.Status != StatusInProgress {
+	it.parseTexts(raw)
+	if done {
 		r.Output = append(r.Output, it)
 		return
 	}
-	r.open, r.item = true, it
+	r.open, r.item, r.phase = true, it, sampled
 	r.text.Reset()
+	if it.Type == ItemApprovalRequest { // whole when it is added
+		r.phase = running
+	}
 }
 
 // ItemList is a page of items as GET /v1/responses/{id}/input_items sends it.

@@ -21,10 +21,11 @@ type TokenizeRequest struct {
 	Ignored []string `json:"-"`
 }
 
-// DecodeTokenize reads the body of a tokenize request. The error is an *Error.
-func DecodeTokenize(body []byte, lim *limits.Set) (*TokenizeRequest, error) {
+// DecodeTokenize reads the body of a tokenize request; served is as for Decode. The error is an
+// *Error.
+func DecodeTokenize(body []byte, lim *limits.Set, served bool) (*TokenizeRequest, error) {
 	request, prompt := new(TokenizeRequest), false
-	chat, response := new(wire.ChatRequest), new(Request)
+	chat, response := new(wire.ChatRequest), &Request{served: served}
 	asksResponse := sync.OnceValue(func() bool { return hasMember(body, lim, "input", "previous_response_id") })
 	in, err := wire.ReadBody(body, lim, func(in *wire.Reader, key string) bool {
 		// Members that chats and responses share are read by whichever the body turns out to be.

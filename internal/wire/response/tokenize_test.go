@@ -12,19 +12,19 @@ import (
 // The ids that are asked for are those that a completion, a chat or a response would have.
 func TestTokenize(t *testing.T) {
 	lim := limits.Defaults()
-	r, err := DecodeTokenize([]byte(`{"model":"m","prompt":"","add_special_tokens":false,"return_token_strs":true,"q":1}`), lim)
+	r, err := DecodeTokenize([]byte(`{"model":"m","prompt":"","add_special_tokens":false,"return_token_strs":true,"q":1}`), lim, true)
 	if err != nil || r.Model != "m" || r.Chat != nil || *r.AddSpecial || !r.TokenStrs || !slices.Equal(r.Ignored, []string{"q"}) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	r, err = DecodeTokenize([]byte(`{"input":"hi","tools":[{"type":"namespace","name":"a","tools":[{"type":"function","name":"b"}]}],"tool_choice":{"type":"function","name":"b"}}`), lim)
+	r, err = DecodeTokenize([]byte(`{"input":"hi","tools":[{"type":"namespace","name":"a","tools":[{"type":"function","name":"b"}]}],"tool_choice":{"type":"function","name":"b"}}`), lim, true)
 	if err != nil || r.Response == nil || r.Response.ToolChoice.Name != "a__b" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	r, err = DecodeTokenize([]byte(`{"messages":[{"role":"user","content":"x"}],"add_generation_prompt":false}`), lim)
+	r, err = DecodeTokenize([]byte(`{"messages":[{"role":"user","content":"x"}],"add_generation_prompt":false}`), lim, true)
 	if err != nil || r.Chat == nil || *r.Chat.AddGenerationPrompt || r.Validate(lim) != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
-	r, err = DecodeTokenize([]byte(`{"model":"m","tools":[{"type":"function","name":"f"}],"return_token_strs":true,"input":"x","q":1}`), lim)
+	r, err = DecodeTokenize([]byte(`{"model":"m","tools":[{"type":"function","name":"f"}],"return_token_strs":true,"input":"x","q":1}`), lim, true)
 	if err != nil || r.Model != "m" || r.Chat != nil || r.Response == nil || r.Response.Tools[0].Name != "f" || len(r.Response.Input) != 1 || !r.TokenStrs || !slices.Equal(r.Ignored, []string{"q"}) || r.Validate(lim) != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -35,7 +35,7 @@ func TestTokenize(t *testing.T) {
 	for _, tc := range []struct{ body, param string }{
 		{`{}`, "prompt"}, {`{"prompt":"a","messages":[]}`, "prompt"}, {`{"prompt":"a","input":"b"}`, "prompt"}, {`{"messages":[],"input":"b"}`, "prompt"}, {`{"input":[{}]}`, "input[0].type"}, {`{"prompt":3}`, "prompt"}, {`{"messages":[{"content":3}]}`, "messages[0].content"},
 	} {
-		_, err := DecodeTokenize([]byte(tc.body), lim)
+		_, err := DecodeTokenize([]byte(tc.body), lim, true)
 		if e, ok := errors.AsType[*wire.Error](err); !ok || e.Param != tc.param {
 			t.Errorf("%s: %v", tc.body, err)
 		}
@@ -55,7 +55,7 @@ func FuzzDecodeTokenize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		lim := limits.Defaults()
 		lim[limits.JSONDepth] = 20
-		r, err := DecodeTokenize(body, lim)
+		r, err := DecodeTokenize(body, lim, true)
 		sane(t, err)
 		if err == nil {
 			sane(t, r.Validate(lim))
