@@ -51,24 +51,30 @@ func TestMetricIdentities(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	g.idle()
-	var wrong string
-	var got map[string]float64
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) { // requests are counted when their reply has left
-		got = samples(t, g.do("GET", "/metrics", "").body)
-		if wrong = identities(got); wrong == "" {
-			break
-		}
-	}
-	if wrong != "" {
-		t.Error(wrong)
-	}
+	got := g.agree()
 	const labels = `{engine="0",model_name="test-model"}`
 	preempted, cached, asked := got["vllm:num_preemptions_total"+labels], got["vllm:prompt_tokens_cached_total"+labels], got["vllm:prompt_tokens_total"+labels]
 	if left.Load() == 0 || refused.Load() == 0 || preempted == 0 || cached == 0 || asked == 0 {
 		t.Errorf("%d clients left, %d were refused, %v preemptions, %v of %v prompt tokens cached: too little happened", left.Load(), refused.Load(), preempted, cached, asked)
 	}
 	t.Logf("%d requests, %d given up, %d refused, %v preemptions: the totals agree", n/8*8, left.Load(), refused.Load(), preempted)
+}
+
+// agree waits until the totals agree with each other, and returns them.
+func (g *rig) agree(header ...string) map[string]float64 {
+	g.t.Helper()
+	g.idle()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // requests are counted when their reply has left
+		got := samples(g.t, g.do("GET", "/metrics", "", header...).body)
+		wrong := identities(got)
+		if wrong == "" {
+			return got
+		}
+		if time.Now().After(deadline) {
+			g.t.Error(wrong)
+			return got
+		}
+	}
 }
 
 // random sends a request that may be refused or given up, and returns its status, 0 if it left.

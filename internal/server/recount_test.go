@@ -15,7 +15,7 @@ import (
 )
 
 // samples reads the exposition: name{labels} to value.
-func samples(t *testing.T, text string) map[string]float64 {
+func samples(t testing.TB, text string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
 	for line := range strings.Lines(text) {

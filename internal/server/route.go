@@ -236,7 +236,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	if text := r.Header.Get("X-Api-Key"); !ok && text != "" && ofMessages(r) {
 		tenant, ok = s.tenant("Bearer " + text)
 	}
-	if !open && !ok && (rt == nil || !rt.free && !rt.keyless) {
+	if !open && !ok && (rt == nil || !(rt.free || rt.keyless)) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY, or x-api-key: KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
 	}
