@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"ossian/internal/board"
+	"ossian/internal/generate"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
@@ -13,6 +14,7 @@ type Caller struct {
 	board.Label        // of the request
 	Tenant      uint32 // which key, from 1; 0 = no keys are configured
 	Received    time.Time
+	Observer    generate.Observer // of the request that is made of it; nil = nobody
 	front       *Front
 	held        int64 // bytes: the body, and what is read for it, until Release
 }

@@ -84,9 +84,12 @@ type Settings struct {
 	DrainTimeout  time.Duration
 	MetricsPrefix string
 	HiddenMetrics bool
+	OpenMetrics   bool   // /metrics needs no key
 	LogLevel      string // debug, info, warn, error
 	LogFormat     string // auto, text, json
 	AccessLog     bool
+
+	KVEvents string // JSON of kvevents.Config; "" = off
 
 	Limits  *limits.Set
 	Explain bool // print the settings and end

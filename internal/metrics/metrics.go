@@ -117,6 +117,27 @@ func (s *Server) Stored(full func() Store) {
 	gauge("ossian_store_lost_responses", "Responses that were lost with a damaged file, as far as they are known.", func(store Store) float64 { return float64(store.Lost) })
 }
 
+// KVEvents are the messages that tell which prefixes are cached.
+type KVEvents struct {
+	Published, Dropped uint64 // all; not sent to a subscriber that read too slowly, over all of these
+	Subscribers        int
+}
+
+// PublishesKVEvents adds the metrics of such messages; now is asked at each scrape.
+func (s *Server) PublishesKVEvents(now func() KVEvents) {
+	s.registry.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ossian_kv_events_published_total", Help: "Messages about cached prefixes."}, func() float64 { return float64(now().Published) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ossian_kv_events_dropped_total", Help: "Messages about cached prefixes that subscribers were too slow for, over all subscribers."}, func() float64 { return float64(now().Dropped) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ossian_kv_events_subscribers", Help: "Who listens to messages about cached prefixes."}, func() float64 { return float64(now().Subscribers) }))
+}
+
+// Traces adds the metrics of spans; now returns how many a collector took, and how many were dropped.
+func (s *Server) Traces(now func() (exported, dropped uint64)) {
+	s.registry.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ossian_trace_spans_exported_total", Help: "Spans that the collector took."}, func() float64 { n, _ := now(); return float64(n) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ossian_trace_spans_dropped_total", Help: "Spans that found no room in the queue, or that the collector did not take."}, func() float64 { _, n := now(); return float64(n) }))
+}
+
 // Handler answers GET /metrics in the text format, or OpenMetrics if asked for.
 func (s *Server) Handler() http.Handler {
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.HTTPErrorOnError})

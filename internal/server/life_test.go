@@ -314,9 +314,9 @@ func TestOPS5(t *testing.T) {
 	m := g.do("GET", "/metrics", "").body
 	for _, line := range []string{
 		`vllm:request_success_total{engine="0",finished_reason="stop",model_name="test-model"} 2`,
-		`vllm:request_success_total{engine="0",finished_reason="length",model_name="test-model"} 1`,
+		`vllm:request_success_total{engine="0",finished_reason="length",model_name="test-model"} 3`,
 		`vllm:request_generation_tokens_sum{engine="0",model_name="test-model"} 51`, // 22 + 17 + 3·4
-		`vllm:request_prompt_tokens_sum{engine="0",model_name="test-model"} 204`,
+		`vllm:request_prompt_tokens_sum{engine="0",model_name="test-model"} 340`,
 		`vllm:request_params_n_sum{engine="0",model_name="test-model"} 5`,
 		`vllm:time_to_first_token_seconds_count{engine="0",model_name="test-model"} 5`,
 		`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 3`,

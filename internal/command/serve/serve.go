@@ -31,6 +31,7 @@ import (
 	"ossian/internal/terminal"
 	"ossian/internal/tiny"
 	"ossian/internal/tools/registry"
+	"ossian/internal/trace"
 )
 
 // Command returns the command.
@@ -52,6 +53,9 @@ func Command() *cobra.Command {
 				fmt.Fprintln(cmd.ErrOrStderr(), note)
 			}
 			if _, err := cfg.TLS(); err != nil { // before a port is open, and with --explain, too
+				return err
+			}
+			if _, _, err := checkOutlets(cfg, command.Version(), src.Env); err != nil {
 				return err
 			}
 			if cfg.Settings.Explain {
@@ -136,11 +140,14 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 		return err
 	}
 	defer shed.close()
+	told, err := openOutlets(cfg, version, src.Env, log, counters)
+	if err != nil {
+		return err
+	}
+	defer told.close()
 	// SIGHUP is caught before anybody can know the address and send one.
-	srv := newServer(cfg, version, models, kept, shed, log, counters, secure)
-	hup := make(chan os.Signal, 1)
-	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
-	signal.Notify(hup, syscall.SIGHUP)
+	srv := newServer(cfg, version, models, kept, shed, log, counters, secure, told.tracer)
+	hup, outlives := catchHangups()
 	defer signal.Stop(hup)
 	announce(lines, secure.scheme(), listener.Addr(), os.Getenv)
 	showPage(cfg, secure.scheme(), listener.Addr(), lines)
@@ -156,7 +163,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	// The model is loaded, and then runs, beside the server.
 	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // requests go on while the server drains
 	defer end()
-	hosted := beside(hostCtx, models, &loader{cfg: cfg, log: log, metrics: counters, name: names[0], version: version}, cancel)
+	hosted := beside(hostCtx, models, &loader{cfg: cfg, log: log, metrics: counters, name: names[0], version: version, events: told.events}, cancel)
 	// Serve returns when ctx has ended and requests have, too, or their time is over.
 	err = srv.Serve(ctx, listener)
 	end()
@@ -178,12 +185,20 @@ func announce(lines io.Writer, scheme string, address net.Addr, getenv func(stri
 	}
 }
 
+// catchHangups returns where SIGHUP arrives, and whether the process was told to outlive its
+// terminal.
+func catchHangups() (hup chan os.Signal, outlives bool) {
+	hup = make(chan os.Signal, 1)
+	outlives = signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
+	signal.Notify(hup, syscall.SIGHUP)
+	return hup, outlives
+}
+
 // beside runs the model in a goroutine, and calls failed where it cannot. The channel gets how it
 // ends.
 func beside(ctx context.Context, models *host.Host, ld *loader, failed func(error)) <-chan error {
 	hosted := make(chan error, 1)
 	go func() {
-		defer ld.close()
 		err := runModel(ctx, models, ld)
 		if err != nil {
 			failed(err)
@@ -195,6 +210,7 @@ func beside(ctx context.Context, models *host.Host, ld *loader, failed func(erro
 
 // runModel loads the model and runs it until ctx ends, or it fails.
 func runModel(ctx context.Context, models *host.Host, ld *loader) error {
+	defer ld.close()
 	err := models.Run(ctx, ld.load)
 	if withdraw(models, ld.log, err) {
 		<-ctx.Done() // all that needs no model goes on: probes, metrics, stored responses
@@ -234,7 +250,7 @@ func Start(ctx context.Context, args []string, log io.Writer) (address string, e
 }
 
 // newServer returns the HTTP side of the settings.
-func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, shed *toolshed, log *slog.Logger, counters *metrics.Server, secure *certificates) *server.Server {
+func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, shed *toolshed, log *slog.Logger, counters *metrics.Server, secure *certificates, tracer *trace.Tracer) *server.Server {
 	hosts := cfg.AllowedHosts
 	if (cfg.Insecure || cfg.Vouched()) && len(hosts) == 0 {
 		hosts = []string{"*"} // other machines are let in under whatever name they know
@@ -242,7 +258,8 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 	return server.New(server.Config{
 		Version: version, Revision: command.Revision(), Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(), Toolbox: shed.toolbox(), Page: cfg.Page,
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
+		Tracer: tracer, Toolbox: shed.toolbox(), Page: cfg.Page,
 	}, models, log, counters)
 }
 
