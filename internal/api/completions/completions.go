@@ -40,7 +40,7 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	if err != nil {
 		return nil, err
 	}
-	model, err := h.service.Find(req.Model)
+	model, err := caller.Model(r.Context(), h.service, req.Model)
 	if err != nil {
 		return nil, err
 	}
