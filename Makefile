@@ -8,12 +8,12 @@ STRINGS     ?= 100000
 PYTHON      ?= python3
 SOAK        ?= 1
 # What ./... leaves out: the go command passes over folders that begin with _.
-TOOLS        = $(filter-out ./_tools/clients/go/,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
+TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/web/%,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
 .PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench
 
-check: fmt vet lint race purego cross generate fuzz
+check: fmt vet lint race purego cross generate web-test fuzz
 
 fmt:
 	@out=$$(gofmt -l cmd docs internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
@@ -61,9 +61,10 @@ release:
 vuln:
 	./_tools/vuln.sh
 
-# The generators must reproduce the committed assembly byte for byte.
+# The generators must reproduce the committed assembly, and the committed page, byte for byte.
 generate:
 	./_tools/generate.sh --check
+	./_tools/web/build.sh --check
 
 # The pinned compilers must reproduce the committed PTX of internal/cuda/kernels byte for byte.
 # They come from the Python package index into $(MODELS)/cuda; needs g++, no GPU.
@@ -176,3 +177,12 @@ performance:
 llamacpp:
 	MODELS=$(MODELS)/peers PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
 	$(GO) run ./_tools/llamacpp -dir $(MODELS)/peers -llama "$(LLAMA)" -ik "$(IK)"
+
+# The page of ossian serve, from _tools/web/src: bundled anew, or its types and logic checked.
+# Needs node and npm; go build needs neither.
+.PHONY: web web-test
+web:
+	./_tools/web/build.sh
+
+web-test:
+	./_tools/web/build.sh --test

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// A fence says what becomes of a block of README.md, docs/lab.md, docs/cuda.md and docs/use:
+// A fence says what becomes of a block of README.md, docs/lab.md, docs/cuda.md, docs/tools.md and docs/use:
 //
 //	sh            is run
 //	text          behind sh: what that wrote to standard output, or the server's log
@@ -54,7 +54,10 @@ var spelt = strings.NewReplacer("go run ./cmd/ossian", "ossian", "./ossian", "os
 const blockTime = time.Minute
 
 // run are the documents whose blocks are run, beside those of docs/use.
-var run = []string{"README.md", "docs/lab.md", "docs/cuda.md"}
+var run = []string{"README.md", "docs/lab.md", "docs/cuda.md", toolsDocument}
+
+// toolsDocument is run where Python is, and can be held.
+const toolsDocument = "docs/tools.md"
 
 // TestCommands runs the commands of the documents for users in order, file by file, with
 // the real program, a home of their own and an endpoint that serves tiny models under
@@ -72,6 +75,10 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	bin := build(t)
+	if out, err := exec.Command(filepath.Join(bin, "ossian"), "tools", "--browser-corpus", ".").CombinedOutput(); err != nil {
+		t.Logf("%s is not run here: %s", toolsDocument, out)
+		files = slices.DeleteFunc(files, func(name string) bool { return name == toolsDocument })
+	}
 	hub := startHub(t)
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".md"), func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 )
 
 // leaves may be imported by every package; they import no package of the project.
-var leaves = []string{"lazyregexp", "limits", "metrics", "nearest", "sample", "tensor", "watch", "wire"}
+var leaves = []string{"board", "lazyregexp", "limits", "metrics", "nearest", "sample", "tensor", "watch", "wire"}
 
 // imports is the table of ARCHITECTURE.md: what each package may import of the
 // project besides the leaves. A package that is not here may not exist. Adding an
@@ -28,6 +28,7 @@ var imports = map[string][]string{
 	"limits":               {},
 	"wire":                 {"limits"},
 	"wire/response":        {"limits", "wire"},
+	"board":                {},
 	"metrics":              {"limits"},
 	"nearest":              {},
 	"lazyregexp":           {},
@@ -86,11 +87,13 @@ var imports = map[string][]string{
 	"api":                  {"generate", "host", "engine", "chat", "store", "tools"},
 	"api/chat":             {"api", "generate", "host", "chat", "tools"},
 	"tools/browser/source": {"tools/outbound"},
+	"tools/registry":       {"api", "config", "tools", "tools/browser", "tools/browser/source", "tools/mcp", "tools/outbound", "tools/python"},
+	"tools/mcp/mcptest":    {},
 	"tools/outbound":       {},
 	"tools/browser":        {"token", "tools", "tools/browser/page", "tools/browser/source"},
 	"tools/browser/page":   {},
+	"tools/python":         {"soak", "tools", "tools/python/sandbox", "tools/python/wasm", "tools/python/jupyter"},
 	"tools/mcp":            {"chat/declare", "tools"},
-	"tools/python":         {"soak", "tools", "tools/python/jupyter", "tools/python/sandbox", "tools/python/wasm"},
 	"tools/python/jupyter": {},
 	"tools/python/sandbox": {},
 	"tools/python/wasm":    {},
@@ -98,7 +101,8 @@ var imports = map[string][]string{
 	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "tools", "wire/response"},
 	"wire/messages":        {"limits", "wire"},
 	"api/messages":         {"api", "api/chat", "generate", "host", "chat", "wire/messages"},
-	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "wire/response", "wire/messages"},
+	"web":                  {},
+	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "web", "wire/response", "wire/messages"},
 	"soak":                 {},
 	"store":                {"store/disk"},
 	"store/disk":           {},
@@ -145,7 +149,7 @@ var imports = map[string][]string{
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "cuda", "cuda/driver/libcuda", "cuda/emu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
-	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "lab/predict", "lab/predict/local", "lab/size", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
+	"command/serve":       {"api", "chat", "ckpt", "command", "config", "engine", "host", "lab/predict", "lab/predict/local", "lab/size", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny", "tools/registry"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
 	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "self", "terminal", "tiny", "token", "bench/jsonstyle"},
 	"command/check":       {"bench", "bench/client", "bench/report", "ckpt", "command", "lab/check", "lab/engines", "lab/predict", "lab/predict/machine", "load", "plan", "terminal", "tiny"},
@@ -155,12 +159,13 @@ var imports = map[string][]string{
 	"command/perplexity":  {"command", "load", "plan", "runner", "terminal"},
 	"command/synth":       {"command", "synth", "terminal"},
 	"command/store":       {"command", "store", "terminal"},
+	"command/tools":       {"command", "config", "terminal", "tools/registry"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "self", "tools/python"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools", "self"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
-var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"}
+var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools"}
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
@@ -181,7 +186,7 @@ var thirdParty = map[string][]string{
 	"golang.org/x/term":                    {"terminal"},
 	"github.com/charmbracelet/ultraviolet": {"terminal"},
 	"github.com/ebitengine/purego":         {"cuda/driver/libcuda"}, // with the build tag cuda
-	"github.com/modelcontextprotocol":      {"tools/mcp"},
+	"github.com/modelcontextprotocol":      {"tools/mcp", "tools/mcp/mcptest"},
 	"github.com/tetratelabs/wazero":        {"tools/python/wasm"},
 }
 

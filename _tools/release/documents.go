@@ -20,7 +20,7 @@ var data = []struct{ name, origin, licence string }{
 
 // notices returns the text that goes with the programs: what they hold of others, and under
 // which terms.
-func notices(modules []module) ([]byte, error) {
+func notices(modules []module, page []part) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString("Ossian is licensed under the Apache License 2.0 (LICENSE). Its programs hold parts of others,\nwhose notices follow.\n")
 	section := func(title, text string) {
@@ -46,6 +46,9 @@ func notices(modules []module) ([]byte, error) {
 		for _, licence := range m.licences {
 			section(fmt.Sprintf("%s %s: %s", m.Path, m.Version, licence.name), licence.text)
 		}
+	}
+	for _, p := range page {
+		section(fmt.Sprintf("%s %s, in the page of ossian serve", p.name, p.version), p.licence)
 	}
 	return out.Bytes(), nil
 }
@@ -92,7 +95,7 @@ type (
 
 // billOfMaterials returns the modules of a release in CycloneDX 1.6. It has no date and no
 // chance in it: equal releases have equal bills.
-func billOfMaterials(modules []module, program string) ([]byte, error) {
+func billOfMaterials(modules []module, page []part, program string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return nil, err
@@ -108,6 +111,11 @@ func billOfMaterials(modules []module, program string) ([]byte, error) {
 		purl := "pkg:golang/" + strings.ReplaceAll(m.Path, "~", "%7E") + "@" + m.Version
 		bill.Components = append(bill.Components, component{Type: "library", Ref: purl, Name: m.Path, Version: m.Version, Purl: purl,
 			Licenses: licensedAs(m.ids()...), Properties: []property{{"go.sum", m.Sum}}})
+		uses.DependsOn = append(uses.DependsOn, purl)
+	}
+	for _, p := range page {
+		purl := "pkg:npm/" + p.name + "@" + p.version
+		bill.Components = append(bill.Components, component{Type: "library", Ref: purl, Name: p.name, Version: p.version, Purl: purl, Licenses: licensedAs(p.ids()...)})
 		uses.DependsOn = append(uses.DependsOn, purl)
 	}
 	bill.Dependencies = []dependency{uses}

@@ -74,11 +74,15 @@ func release(out string, targets []string, check bool) error {
 	if err != nil {
 		return err
 	}
-	notices, err := notices(linked)
+	page, err := pageParts()
 	if err != nil {
 		return err
 	}
-	bill, err := billOfMaterials(linked, programs[0])
+	notices, err := notices(linked, page)
+	if err != nil {
+		return err
+	}
+	bill, err := billOfMaterials(linked, page, programs[0])
 	if err != nil {
 		return err
 	}

@@ -158,8 +158,12 @@ func checkDocuments(t *testing.T, out, program string) {
 		linked = append(linked, second)
 		slices.SortFunc(linked, func(a, b module) int { return strings.Compare(a.Path, b.Path) })
 	}
-	if len(linked) < 10 || len(bill.Components) != len(linked)+1 || len(bill.Dependencies[0].DependsOn) != len(bill.Components) {
-		t.Errorf("%d modules are linked, the bill has %d components and %d dependencies", len(linked), len(bill.Components), len(bill.Dependencies[0].DependsOn))
+	page, err := pageParts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(linked) < 10 || len(page) < 3 || len(bill.Components) != len(linked)+len(page)+1 || len(bill.Dependencies[0].DependsOn) != len(bill.Components) {
+		t.Errorf("%d modules are linked, %d parts in the page, the bill has %d components and %d dependencies", len(linked), len(page), len(bill.Components), len(bill.Dependencies[0].DependsOn))
 	}
 	for i, m := range linked {
 		if got := bill.Components[i+1]; got.Name != m.Path || got.Version != m.Version || len(got.Licenses) == 0 {
@@ -167,6 +171,14 @@ func checkDocuments(t *testing.T, out, program string) {
 		}
 		if !strings.Contains(string(notices), m.Path+" "+m.Version+": ") {
 			t.Errorf("no notice of %s", m.Path)
+		}
+	}
+	for i, p := range page {
+		if got := bill.Components[1+len(linked)+i]; got.Purl != "pkg:npm/"+p.name+"@"+p.version || !slices.Contains(got.Licenses, licensed{license{"MIT"}}) {
+			t.Errorf("component %+v, want %s %s with its licence", got, p.name, p.version)
+		}
+		if !strings.Contains(string(notices), p.name+" "+p.version+", in the page") {
+			t.Errorf("no notice of %s", p.name)
 		}
 	}
 	if !strings.Contains(string(notices), "The Go standard library") || !strings.Contains(string(notices), "o200k_harmony") {

@@ -17,12 +17,12 @@ import (
 	"ossian/internal/command/serve"
 	"ossian/internal/command/store"
 	"ossian/internal/command/synth"
+	"ossian/internal/command/tools"
 	"ossian/internal/self"
-	"ossian/internal/tools/python"
 )
 
 func main() {
-	python.Helper(os.Args[1:])                       // as its own helper the program does not get further
+	tools.Helper(os.Args[1:])                        // as its own helper the program does not get further
 	self.Switch(self.Device(os.Args[1:], os.Getenv)) // before all else: it may start the program's other form in its place
 	os.Exit(command.Main(root()))
 }
@@ -31,5 +31,5 @@ func main() {
 func root() *cobra.Command {
 	here := bench.Serve{Start: serve.Start, Plan: serve.Plan}
 	return command.Root(serve.Command(), run.Command(), pull.Command(), inspect.Command(),
-		bench.Command(here), lab.Command(), check.Command(), perplexity.Command(), synth.Command(), store.Command())
+		bench.Command(here), lab.Command(), check.Command(), perplexity.Command(), synth.Command(), store.Command(), tools.Command())
 }

@@ -247,7 +247,7 @@ func TestLoadErrorIsLast(t *testing.T) {
 	}{
 		{[]string{"/nonexist"}, 1, `ossian: model "/nonexist": no such file or directory; a model directory, a GGUF file or ORG/NAME`},
 		{[]string{"--ssl-certfile", "/nonexist"}, 1, "ossian: --ssl-certfile: open /nonexist: no such file or directory"},
-		{[]string{"--max-model-len", "5000"}, 2, "ossian: "},
+		{[]string{"--max-model-len", "5000"}, 3, "ossian: "},
 	} {
 		out, err := commandtest.Program(t, append([]string{"serve", "--port", "0"}, c.args...)...).CombinedOutput()
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")

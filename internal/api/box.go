@@ -31,3 +31,11 @@ func toolLabel(box *tools.Box, recipient string) string {
 	}
 	return name
 }
+
+// ToolStatus says how the tools are that the server runs, where its toolbox knows.
+func (f *Front) ToolStatus() []tools.Status {
+	if box, ok := f.Toolbox.(interface{ Status() []tools.Status }); ok {
+		return box.Status()
+	}
+	return nil
+}

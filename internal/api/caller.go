@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/generate"
 	"ossian/internal/host"
 	"ossian/internal/limits"
@@ -12,11 +13,12 @@ import (
 
 // A Caller is who sent a request, and when, and what of it is in memory.
 type Caller struct {
-	Tenant   uint32 // which key, from 1; 0 = no keys are configured
-	Received time.Time
-	front    *Front
-	held     int64       // bytes: the body, and what is read for it, until Release
-	lease    *host.Lease // of the request's model, until Leave; nil = none yet
+	board.Label        // of the request; its model is known once that is in memory
+	Tenant      uint32 // which key, from 1; 0 = no keys are configured
+	Received    time.Time
+	front       *Front
+	held        int64       // bytes: the body, and what is read for it, until Release
+	lease       *host.Lease // of the request's model, until Leave; nil = none yet
 }
 
 // NewCaller returns who sent a request that came at this time.
@@ -49,7 +51,7 @@ func (c *Caller) Model(ctx context.Context, service *generate.Service, name stri
 		if err != nil {
 			return nil, err
 		}
-		c.lease = lease
+		c.lease, c.Label.Model = lease, lease.Name
 	}
 	return c.lease.Model, nil
 }

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"time"
+
 	"ossian/internal/generate"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
@@ -38,12 +40,14 @@ type stream struct {
 	sink     func(events []byte) error // gets the events instead of the client; nil = the client gets them
 	interval int                       // tokens per chunk at most, after the first
 	running  bool                      // usage on every chunk
+	progress func(dst []byte) []byte   // tells how far the prompt is; nil = nobody asked
 	books    bool                      // what the encoder has written stays in memory: it is booked
 
 	choices []pending
 	opened  int // choices that have sent the chunk that opens them
 	buf     *[]byte
-	waiting int   // bytes of the arrival being encoded that wait for the client
+	waiting int // bytes of the arrival being encoded that wait for the client
+	wrote   time.Time
 	err     error // of writing, told by Flush
 }
 
@@ -63,8 +67,13 @@ func (s *stream) Idle() error {
 	if err := s.w.probe(); err != nil {
 		return err
 	}
-	return s.write([]byte(wire.Ping))
+	if s.progress != nil {
+		return s.waits()
+	}
+	return s.ping()
 }
+
+func (s *stream) ping() error { return s.write([]byte(wire.Ping)) }
 
 // Open implements generate.Output: it borrows the buffer and opens choice i, after those
 // before it: clients that put a reply together add choices in the order of their indices.
@@ -184,6 +193,7 @@ func (s *stream) write(events []byte) error {
 	if err := s.w.Events(events); err != nil {
 		return err
 	}
+	s.wrote = time.Now()
 	s.job.MarkSent()
 	return nil
 }

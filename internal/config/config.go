@@ -35,6 +35,8 @@ type Settings struct {
 	APIKeys        []string // of api-key and KeyFile; nil = no key needed
 	KeyFile        string   // "" = none
 	Insecure       bool     // other machines may connect without a key
+	Page           bool     // answer / with the page
+	OpenPage       bool     // show it in a browser at the start
 	AllowedHosts   []string // of the Host header besides this machine's; "*" = all
 	AllowedOrigins []string // CORS; nil = off
 

@@ -28,7 +28,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Settings{Resident: 1, Host: "127.0.0.1", Port: 8000, Device: "auto", PresetUsers: 8, KVCacheDType: "auto", Weights: "auto", Packed: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
+	want := Settings{Resident: 1, Host: "127.0.0.1", Port: 8000, Page: true, Device: "auto", PresetUsers: 8, KVCacheDType: "auto", Weights: "auto", Packed: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
 		CheckpointSampler: true, DrainTimeout: 30 * time.Second, StepTime: 500 * time.Millisecond, BrowserBackend: "youcom", MetricsPrefix: "vllm", LogLevel: "info", LogFormat: "auto", AccessLog: true, Limits: limits.Defaults()}
 	if !reflect.DeepEqual(c.Settings, want) {
 		t.Errorf("got  %+v\nwant %+v", c.Settings, want)

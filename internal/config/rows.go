@@ -23,7 +23,7 @@ func one(s string) []string { return []string{s} }
 
 // rows is the table of settings, in the order in which they are explained.
 func rows() []row {
-	return slices.Concat(networkRows(), engineRows(), replyRows(), toolRows(), vllmRows())
+	return slices.Concat(networkRows(), pageRows(), engineRows(), replyRows(), toolRows(), vllmRows())
 }
 
 // networkRows are about clients: addresses, access, connections, logs.
@@ -85,6 +85,16 @@ func networkRows() []row {
 		{name: "config", help: "YAML file with flag names as keys", command: true},
 		{name: "explain", kind: boolean, def: one("false"), help: "print every setting with origin and reason, then end", command: true,
 			set: func(s *Settings, p parsed) error { s.Explain = p.b; return nil }},
+	}
+}
+
+// pageRows are about the page that a browser shows.
+func pageRows() []row {
+	return []row{
+		{name: "ui", kind: boolean, def: one("true"), help: "answer / with a page to chat in and to watch the server", why: "it asks only this server, and tells nothing without a key",
+			set: func(s *Settings, p parsed) error { s.Page = p.b; return nil }},
+		{name: "open", kind: boolean, def: one("false"), help: "open the page in a browser once the port is", command: true,
+			set: func(s *Settings, p parsed) error { s.OpenPage = p.b; return nil }},
 	}
 }
 

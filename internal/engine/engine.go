@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/sched"
@@ -57,6 +58,7 @@ type Request struct {
 	Salt       uint64                  // only requests with the same salt share cached prefixes
 	Deadline   time.Time               // ends with FinishDeadline; zero = none
 	StartBy    time.Time               // the same, but only while it waits; zero = none
+	Shown      *board.Sequence         // is told how far it is; nil = nobody is
 	Follows    bool                    // on another of somebody who holds the engine (Hold): it is taken while the engine drains
 }
 
@@ -272,6 +274,7 @@ func (e *Engine) accept(stream *Stream) error {
 	}
 	e.lastID++ // ids are in the order of acceptance: rescue restores it by them
 	stream.ID, stream.times.Queued = e.lastID, e.cfg.Clock()
+	stream.req.Shown.Queue(prompt)
 	e.live[stream.ID] = stream
 	e.inbox = append(e.inbox, stream)
 	e.inboxTokens += prompt
@@ -370,6 +373,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 	<-e.done
 	return ctx.Err()
 }
+
+// Ended is closed when Run has returned. For who holds the engine that means that it was cut off.
+func (e *Engine) Ended() <-chan struct{} { return e.done }
 
 // interrupt ends all streams at once, and the loop when its step is over.
 func (e *Engine) interrupt() {

@@ -204,7 +204,7 @@ func (l *life) add(stream *Stream) {
 	req := &stream.req
 	seq := &sched.Seq{ID: stream.ID, Tenant: req.Tenant, Priority: req.Priority, Salt: req.Salt, Tokens: req.Tokens, MaxTokens: stream.MaxTokens,
 		MinTokens: req.MinTokens, Stops: req.Stops, Params: &req.Params, Allowed: req.Allowed, Deadline: req.Deadline,
-		StartBy: req.StartBy}
+		StartBy: req.StartBy, Owner: stream}
 	if req.Constraint != nil {
 		seq.Constraint = &guard{make: req.Constraint, log: l.eng.log, id: stream.ID}
 	}
@@ -230,6 +230,7 @@ func (l *life) launch() error {
 		}
 		l.busyLimit.Store(int64(l.timeLimit(tokens)))
 		l.publish(false) // who has a row in it runs; on some devices Launch is the whole step
+		l.tell()
 		l.inRunner = true
 		if err := l.runner.Launch(batch); err != nil {
 			return fmt.Errorf("launch: %w", err)
@@ -259,6 +260,7 @@ func (l *life) deliver(result *runner.Result) error {
 	now, step := l.eng.cfg.Clock(), l.inFlight[0]
 	l.inFlight = slices.Delete(l.inFlight, 0, 1)
 	outputs := l.sched.Commit(step.batch, result, now)
+	l.tell()
 	if step.launchedAt.Before(l.lastEnd) {
 		step.launchedAt = l.lastEnd // steps run one after another
 	}
@@ -279,6 +281,15 @@ func (l *life) deliver(result *runner.Result) error {
 		l.eng.cfg.Step(step.tokens, took)
 	}
 	return nil
+}
+
+// tell says of sequences that have given nothing yet how far their prompts are.
+func (l *life) tell() {
+	for seq := range l.sched.Residents() {
+		if len(seq.Tokens) == seq.Prompt {
+			seq.Owner.(*Stream).req.Shown.Read(seq.Cached, seq.Computed())
+		}
+	}
 }
 
 // handOut gives streams their outputs and counts the step, unless another loop has

@@ -147,6 +147,7 @@ func (s *Stream) push(output *sched.Output, now time.Time) {
 		s.scores = output.Scores
 		s.usage.Cached, s.times.Scheduled, s.times.First = s.seq.Cached, s.seq.Started, now
 		s.req.Tokens = nil // from here on it cannot begin again
+		s.req.Shown.Speak(s.seq.Cached)
 	}
 	s.usage.Completion++
 	s.unread = append(s.unread, Token{ID: output.Token, Logprobs: slices.Clone(output.Logprobs)})
@@ -169,6 +170,7 @@ func (s *Stream) leave() {
 func (s *Stream) close(finish sched.Finish, err error, now time.Time) {
 	s.mu.Lock()
 	s.finish, s.err, s.times.Finished = finish, err, now
+	s.req.Shown.Leave()
 	s.mu.Unlock()
 	s.signal()
 }
@@ -183,6 +185,7 @@ func (s *Stream) rewind() bool {
 		s.retried = true
 	}
 	s.seq = nil
+	s.req.Shown.Queue(len(s.req.Tokens))
 	return true
 }
 

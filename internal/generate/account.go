@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
@@ -86,6 +87,7 @@ func (j *Job) arrived(choice, count int) {
 	now := time.Now()
 	last := j.lastGot[choice]
 	j.lastGot[choice] = now
+	j.shown.Output(count, now)
 	if j.model.Metrics == nil {
 		return
 	}
@@ -105,9 +107,8 @@ func (j *Job) observe() {
 	if len(j.streams) < len(j.answers) || j.model.Metrics == nil { // refused in part, or nothing to generate
 		return
 	}
-	left := j.err == nil || Gone(j.err)
 	for p := range j.prompts {
-		report := metrics.Request{Received: j.received, N: j.perPrompt, MaxTokens: j.asked, Finish: metrics.FinishStop}
+		report := metrics.Request{Received: j.received, N: j.perPrompt, MaxTokens: j.asked}
 		for i := p * j.perPrompt; i < (p+1)*j.perPrompt; i++ {
 			answer := j.answers[i]
 			usage, times := j.took(i)
@@ -120,19 +121,53 @@ func (j *Job) observe() {
 			if j.lastGot[i].After(report.Last) {
 				report.Last = j.lastGot[i]
 			}
-			// Of several choices the worst end counts: an answer that is not done, then one
-			// that was too long.
-			switch {
-			case !answer.Done && left:
-				report.Finish = metrics.FinishAbort
-			case !answer.Done:
-				report.Finish = metrics.FinishError
-			case answer.Finish == wire.FinishLength && report.Finish == metrics.FinishStop:
-				report.Finish = metrics.FinishLength
-			}
 		}
+		report.Finish = j.finish(j.answers[p*j.perPrompt : (p+1)*j.perPrompt])
 		j.model.Metrics.Finished(&report)
 	}
+}
+
+// finish is how answers have ended. Of several the worst end counts: one that is not done, then
+// one that was too long.
+func (j *Job) finish(answers []*Answer) metrics.Finish {
+	worst := metrics.FinishStop
+	for _, answer := range answers {
+		switch {
+		case !answer.Done && (j.err == nil || Gone(j.err)):
+			worst = metrics.FinishAbort
+		case !answer.Done:
+			worst = metrics.FinishError
+		case answer.Finish == wire.FinishLength && worst == metrics.FinishStop:
+			worst = metrics.FinishLength
+		}
+	}
+	return worst
+}
+
+// show puts the job among the requests that there are.
+func (j *Job) show(gen *Generation) {
+	j.shown = j.service.cfg.Board.Add(&board.Request{Label: gen.Label, Tenant: gen.Tenant, Received: j.received,
+		Sequences: make([]board.Sequence, len(j.answers)), PerPrompt: j.perPrompt, Tools: j.loop != nil})
+}
+
+// hide takes it from there. What was refused has not been there.
+func (j *Job) hide() {
+	switch {
+	case j.shown == nil:
+	case len(j.streams) < len(j.answers):
+		j.shown.Drop()
+	default:
+		usage := j.Usage()
+		j.shown.End(string(j.finish(j.answers)), usage.Prompt, usage.PromptOf.Cached, usage.Completion, time.Now())
+	}
+}
+
+// Progress returns how far the prompts are.
+func (j *Job) Progress() board.Progress {
+	if j.shown == nil {
+		return board.Progress{}
+	}
+	return j.shown.Progress()
 }
 
 // took returns what a choice took of the engine, and when: of several steps the sum, and the

@@ -62,9 +62,15 @@ func (j *Job) next(ctx context.Context) (arrival, error) {
 		tokens, err := j.streams[0].Recv(ctx)
 		return arrival{tokens: tokens}, err
 	}
+	var cut <-chan struct{} // of the engine, which a tool that runs would not notice
+	if j.loop != nil {
+		cut = j.model.Engine.Ended()
+	}
 	select {
 	case got := <-j.many:
 		return got, got.err
+	case <-cut:
+		return arrival{}, engine.ErrStopped
 	case <-ctx.Done():
 		return arrival{}, ctx.Err()
 	}

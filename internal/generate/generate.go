@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/grammar"
 	"ossian/internal/host"
@@ -55,6 +56,7 @@ type Config struct {
 	Strict  bool          // refuse schemas with parts that output is not held to
 	Loose   bool          // leave headers of answers to the model where nothing is asked of them (chat.Rules.Loose)
 	Replies *atomic.Int64 // bytes that replies take until they are sent, of all jobs together
+	Board   *board.Board  // of the jobs; nil = one that nobody looks at
 
 	Vocabulary MakeVocabulary // nil = grammar.NewVocabulary
 }
@@ -75,6 +77,9 @@ type Service struct {
 func New(cfg Config) *Service {
 	if cfg.Vocabulary == nil {
 		cfg.Vocabulary = grammar.NewVocabulary
+	}
+	if cfg.Board == nil {
+		cfg.Board = new(board.Board)
 	}
 	s := &Service{cfg: cfg, saltSeed: maphash.MakeSeed(), grammars: newGrammars(cfg.Vocabulary, cfg.Metrics.Grammars)}
 	if cfg.Host != nil { // else the users bring models of their own

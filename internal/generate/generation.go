@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/chat"
 	"ossian/internal/engine"
 	"ossian/internal/host"
@@ -18,16 +19,17 @@ import (
 // is kept.
 type Generation struct {
 	*wire.Sampling
-	Model      *host.Model
-	Tenant     uint32    // whose key it is, 0 = nobody's: who shares cached prefixes and a turn in the queue
-	Received   time.Time // when the request came: its deadlines count from then
-	Prompts    [][]int32
-	MaxTokens  *int64             // of output; nil = as many as fit
-	Logprobs   *int64             // alternatives per token, -1 = all; nil = none asked for
-	BestOf     int                // choices to generate for each prompt, of which n are kept; 0 = n
-	Echo       []string           // of each prompt: text that its choices begin with; nil = none
-	Parser     func() chat.Parser // of a choice
-	Constraint Constraints        // of a choice: the forms that are asked for; nil = free
+	board.Label // of the request
+	Model       *host.Model
+	Tenant      uint32    // whose key it is, 0 = nobody's: who shares cached prefixes and a turn in the queue
+	Received    time.Time // when the request came: its deadlines count from then
+	Prompts     [][]int32
+	MaxTokens   *int64             // of output; nil = as many as fit
+	Logprobs    *int64             // alternatives per token, -1 = all; nil = none asked for
+	BestOf      int                // choices to generate for each prompt, of which n are kept; 0 = n
+	Echo        []string           // of each prompt: text that its choices begin with; nil = none
+	Parser      func() chat.Parser // of a choice
+	Constraint  Constraints        // of a choice: the forms that are asked for; nil = free
 
 	HideReasoning  bool
 	OneCall        bool     // the answer ends behind its first call

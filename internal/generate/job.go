@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/grammar"
 	"ossian/internal/host"
@@ -34,7 +35,8 @@ type Job struct {
 	asked     int              // max_tokens, 0 = not given
 	mute      bool             // max_tokens is 0: there is nothing but the echo
 	out       Output
-	loop      *loop // of built-in tools; nil = none
+	loop      *loop          // of built-in tools; nil = none
+	shown     *board.Request // to those who look which requests there are; nil = not yet, or nothing is generated
 
 	many  chan arrival // of several streams, and of tools
 	open  int          // choices that go on
@@ -132,8 +134,10 @@ func (j *Job) submit(ctx context.Context, req engine.Request, gen *Generation) e
 		return seed + uint64(i)
 	}
 	j.lastGot, j.streams = make([]time.Time, len(j.answers)), make([]*engine.Stream, 0, len(j.answers))
+	j.show(gen)
 	for i := range j.answers {
 		choice := req
+		choice.Shown = &j.shown.Sequences[i]
 		choice.Tokens = gen.Prompts[i/j.perPrompt]
 		choice.Params.Seed = seeds(i)
 		if j.loop != nil {
@@ -171,6 +175,7 @@ func (j *Job) Close() {
 	j.pumps.Wait()
 	j.endLoop()
 	j.observe()
+	j.hide()
 	_ = j.reserve(-j.size) // only more can fail
 }
 
@@ -210,6 +215,7 @@ func (j *Job) read(ctx context.Context, interval time.Duration) error {
 			err = ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded): // of the wait
 			err = nil
+		case j.loop != nil && errors.Is(err, engine.ErrStopped): // of the engine as a whole
 		default:
 			err = j.ended(got.index, err)
 		}

@@ -21,14 +21,15 @@ import (
 // they give arrives like tokens. So pings, other choices and the client's leave go on meanwhile.
 
 const (
-	maxMisused   = 3                      // calls in a row that make no sense
-	maxUnknown   = 2                      // calls of tools that nobody offered
-	answerRoom   = 256                    // tokens that results leave for an answer
-	allDay       = 24 * time.Hour         // the wall of answers that nobody waits for
-	lostAfter    = 900 * time.Millisecond // behind its context a session counts as lost: a second, less what else takes time
-	submitPause  = 50 * time.Millisecond  // between tries to give the engine a step while its queue is full
-	declinedText = "The user declined this tool call."
-	usedUpText   = "Error: no more tool calls are allowed in this answer. Answer with what is known."
+	maxMisused       = 3                      // calls in a row that make no sense
+	maxUnknown       = 2                      // calls of tools that nobody offered
+	answerRoom       = 256                    // tokens that results leave for an answer
+	allDay           = 24 * time.Hour         // the wall of answers that nobody waits for
+	lostAfter        = 900 * time.Millisecond // behind its context a session counts as lost: a second, less what else takes time
+	submitPause      = 50 * time.Millisecond  // between tries to give the engine a step while its queue is full
+	declinedText     = "The user declined this tool call."
+	noMorePythonText = "Error: no more runs of Python are allowed in this answer. Answer with what is known."
+	usedUpText       = "Error: no more tool calls are allowed in this answer. Answer with what is known."
 )
 
 // A loop is what the choices of a job with built-in tools have in common.
@@ -154,8 +155,14 @@ func (j *Job) answerCall(choice int, call *stepCall) (runs bool) {
 	case !t.pending && (t.in == muteBuiltins || t.held == muteAll || j.usedUp(t)):
 		t.held = max(t.held, t.in+1)
 		t.answer(answer, call, &tools.Result{Text: usedUpText, Outcome: tools.Failed})
+	case call.Offer != nil && call.Offer.Kind == tools.Python && int64(t.python) >= j.service.cfg.Limits()[limits.PythonCalls]:
+		j.service.cfg.Metrics.Refused(limits.PythonCalls.String())
+		t.answer(answer, call, &tools.Result{Text: noMorePythonText, Outcome: tools.Failed})
 	default:
 		t.run++
+		if call.Offer != nil && call.Offer.Kind == tools.Python {
+			t.python++
+		}
 		answer.Deltas = append(answer.Deltas, Delta{Field: ToolRuns, Tool: call.told()})
 		j.runCall(choice, call)
 		return true
@@ -237,6 +244,9 @@ func (j *Job) runCall(choice int, call *stepCall) {
 			}
 		}
 		got.text = cutResult(j.model.Tokenizer, got.result.Text, int(j.service.cfg.Limits()[limits.ToolResultTokens]))
+		if len(got.text) != len(got.result.Text) {
+			j.service.cfg.Metrics.ToolResultCut()
+		}
 		select {
 		case j.many <- arrival{index: choice, ran: &got}:
 		case <-j.loop.ctx.Done():
@@ -340,7 +350,7 @@ func (j *Job) stepRequest(choice int) (engine.Request, error) {
 	answer, lim := j.answers[choice], j.service.cfg.Limits()
 	t, now := answer.turn, time.Now()
 	req := j.loop.req
-	req.Tokens, req.Follows = t.prompt, true
+	req.Tokens, req.Follows, req.Shown = t.prompt, true, &j.shown.Sequences[choice]
 	req.Params.Seed = stepSeed(j.loop.seed(choice), len(answer.Steps)-1)
 	req.Params.PromptLogprobs, req.Params.TopPromptLogprobs = false, 0
 	req.MinTokens = max(req.MinTokens-answer.Tokens, 0)

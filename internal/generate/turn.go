@@ -32,6 +32,7 @@ type turn struct {
 	// Of the answer.
 	begun     int  // calls that deltas told of
 	run       int  // calls that have run, or would have
+	python    int  // of these, those of Python
 	misused   int  // results in a row that say that the call makes no sense
 	unknown   int  // calls of tools that nobody offered
 	in        mute // what the step may not call

@@ -43,6 +43,7 @@ type entry struct {
 	checked     time.Time // when Config.Check last found nothing wrong
 	withdrawn   *WithdrawnError
 	fingerprint string // of the first time
+	facts       Facts
 	chat, tools bool
 }
 
@@ -89,5 +90,5 @@ func (e *entry) mayGo(turn time.Duration) time.Time { return e.since.Add(min(e.t
 
 // info returns what clients may know.
 func (e *entry) info() Info {
-	return Info{Card: e.Card, State: e.state, Failed: e.withdrawn != nil || (e.failures > 0 && e.state != Loaded), Loaded: e.fingerprint != "", Chat: e.chat, Tools: e.tools, Waiting: len(e.waiting)}
+	return Info{Card: e.Card, State: e.state, Failed: e.withdrawn != nil || (e.failures > 0 && e.state != Loaded), Loaded: e.fingerprint != "", Facts: e.facts, Chat: e.chat, Tools: e.tools, Waiting: len(e.waiting)}
 }

@@ -53,8 +53,18 @@ type Model struct {
 	Defaults    sample.Params // where a request says nothing; Seed and Prompt do not count
 	Fingerprint string        // of build and weights, system_fingerprint
 	Metrics     *metrics.Model
+	Facts       Facts
 	Unchanged   func() error // nil, or why what it was loaded from is not as it was; nil = nobody looks
 	Close       func() error // called once, when the engine has ended and nobody holds the model; nil = nothing is left
+}
+
+// Facts say what a model is, to whoever asks. Nothing is computed with them.
+type Facts struct {
+	Family       string // the architecture, as checkpoints name it: gpt-oss, qwen3, …
+	Parameters   int64
+	Quantization string   // the type of element that takes the most bytes: mxfp4, bf16, …
+	Device       string   // that computes
+	Efforts      []string // of reasoning that make a difference (chat.Efforts); nil = none does
 }
 
 // Load reads the weights of a card's model and returns it. Its engine does not run yet.
@@ -188,6 +198,7 @@ type Info struct {
 	State   State
 	Failed  bool // it could not be loaded when that was last tried, or was withdrawn
 	Loaded  bool // it has been: what follows is known
+	Facts   Facts
 	Chat    bool // it has a chat template
 	Tools   bool // that can write tools
 	Waiting int  // requests

@@ -190,7 +190,7 @@ func (h *Host) enter(e *entry, model *Model, ran chan struct{}, began time.Time)
 	now := time.Now()
 	e.state, e.model, e.ran, e.first, e.fingerprint = Loaded, model, ran, false, model.Fingerprint
 	e.since, e.took, e.used = now, now.Sub(began), now
-	e.MaxLen = model.Engine.Capacity()
+	e.MaxLen, e.facts = model.Engine.Capacity(), model.Facts
 	e.chat = model.Format != nil
 	e.tools = e.chat && model.Format.Tools()
 	h.settle(now)

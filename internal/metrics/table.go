@@ -7,8 +7,8 @@ const (
 	counter = prometheus.CounterValue
 )
 
-// usage is the share of blocks that sequences hold, of the fullest group.
-func (s *Snapshot) usage() (most float64) {
+// Usage is the share of blocks that sequences hold, of the fullest group.
+func (s *Snapshot) Usage() (most float64) {
 	for _, g := range s.Groups {
 		if n := g.Free + g.Cached + g.Held; n > 0 {
 			most = max(most, float64(g.Held)/float64(n))
@@ -41,8 +41,8 @@ var table = []struct {
 }{
 	{":num_requests_running", "", "", gauge, "Requests in the running batch.", func(s *Snapshot) float64 { return float64(s.Running) }, false},
 	{":num_requests_waiting", "", "", gauge, "Requests in the queue.", func(s *Snapshot) float64 { return float64(s.Waiting) }, false},
-	{":kv_cache_usage_perc", "", "", gauge, "Share of the KV blocks that requests hold, 0 to 1.", (*Snapshot).usage, false},
-	{":gpu_cache_usage_perc", "", "", gauge, "Old name of kv_cache_usage_perc.", (*Snapshot).usage, true},
+	{":kv_cache_usage_perc", "", "", gauge, "Share of the KV blocks that requests hold, 0 to 1.", (*Snapshot).Usage, false},
+	{":gpu_cache_usage_perc", "", "", gauge, "Old name of kv_cache_usage_perc.", (*Snapshot).Usage, true},
 	{":engine_sleep_state", "sleep_state", "awake", gauge, "1 for the state the engine is in: awake, or not in memory (discard_all).", awake, false},
 	{":engine_sleep_state", "sleep_state", "weights_offloaded", gauge, "1 for the state the engine is in: awake, or not in memory (discard_all).", never, false},
 	{":engine_sleep_state", "sleep_state", "discard_all", gauge, "1 for the state the engine is in: awake, or not in memory (discard_all).", asleep, false},

@@ -6,9 +6,9 @@ import "strings"
 
 // Hint returns "; did you mean --x?" for the known name that is least unlike a flag or key,
 // to be appended to an error; "" if none is similar. A third of the letters may be wrong, and
-// two in any case.
+// two in any case where there are two.
 func Hint(name string, known []string) string {
-	best := Of(name, known, max(2, len(name)/3))
+	best := Of(name, known, min(max(2, len(name)/3), len(strings.TrimLeft(name, "-"))))
 	if best == "" {
 		return ""
 	}

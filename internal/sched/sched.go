@@ -32,6 +32,7 @@ package sched
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -377,6 +378,18 @@ func (s *Scheduler) release(seq *Seq) {
 	if seq.state == leaving {
 		seq.state = waiting
 		seq.tenant.waiting = insert(seq.tenant.waiting, seq)
+	}
+}
+
+// Residents gives the sequences that hold a slot, those that have ended apart. None may be added
+// or aborted meanwhile.
+func (s *Scheduler) Residents() iter.Seq[*Seq] {
+	return func(yield func(*Seq) bool) {
+		for _, seq := range s.residents {
+			if seq != nil && seq.state != ended && !yield(seq) {
+				return
+			}
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ type Seq struct {
 	Params     *sample.Params
 	Allowed    []uint64   // ids that may ever be chosen, one bit each; nil = all; may be shared, nobody writes to it
 	Constraint Constraint // nil = free
+	Owner      any        // of whoever called Add: nobody looks at it here
 	Deadline   time.Time  // ends with FinishDeadline in the first Commit after it; zero = none
 	StartBy    time.Time  // the same, but only until it first has a slot; zero = none
 
@@ -148,6 +149,9 @@ const (
 	leaving              // preempted; resident until its launched rows are committed, then waiting
 	ended                // had its last Output, or was aborted; resident until its launched rows are committed
 )
+
+// Computed returns how many leading tokens have keys and values, of a resident sequence.
+func (seq *Seq) Computed() int { return min(seq.committed, len(seq.Tokens)) }
 
 // due returns when seq runs out of time; zero = never.
 func (seq *Seq) due() time.Time {

@@ -16,15 +16,17 @@ import (
 )
 
 // A file with two forms ends so: the static form, the packed blocks of the dynamic one, a
-// description of them in JSON, its length in 8 bytes (little endian), 16 bytes of magic. A block is
-// compressed (DEFLATE), or says where in the static form its bytes are: the model inside the
-// program, which does not compress, is in both.
+// description of them in JSON, its length in 8 bytes (little endian), 16 bytes of magic. Both forms
+// are made of the same packages, so most of a block is in the static form as well, somewhere else
+// and with other addresses in it: a block is compressed (DEFLATE) with the part of the static form
+// that is most like it as what was written before. That takes a fifth of what it takes without.
 const (
 	magic          = "ossian two forms"
 	trailerSize    = 8 + int64(len(magic))
-	formatNumber   = 1
-	blockSize      = 512 << 10 // unpacked at once by one thread
-	maxDescription = 1 << 20
+	formatNumber   = 2
+	window         = 32 << 10 // how far back DEFLATE looks
+	blockSize      = window / 2
+	maxDescription = 4 << 20
 	maxForm        = 1 << 30 // of the dynamic form
 )
 
@@ -38,12 +40,12 @@ type description struct {
 	Blocks  []block `json:"blocks"`  // in order
 }
 
-// A block is a piece of the dynamic form. Its bytes are Packed bytes of DEFLATE behind those of the
-// block before, or else those at Copy of the static form.
+// A block is a piece of the dynamic form: Packed bytes of DEFLATE behind those of the block before,
+// written behind the window of the static form that begins at Like.
 type block struct {
 	Size   int   `json:"size"`
-	Packed int   `json:"packed,omitempty"`
-	Copy   int64 `json:"copy,omitempty"`
+	Packed int   `json:"packed"`
+	Like   int64 `json:"like"`
 }
 
 // errNone says that a file has no second form.
@@ -73,16 +75,12 @@ func Attach(static, dynamic []byte, version string) ([]byte, error) {
 	sum := sha256.Sum256(dynamic)
 	described := description{Format: formatNumber, Version: version, Static: int64(len(static)), Size: len(dynamic), SHA256: hex.EncodeToString(sum[:])}
 	var out bytes.Buffer
+	found := newLikeness(static)
 	for rest := dynamic; len(rest) > 0; {
 		piece := rest[:min(blockSize, len(rest))]
 		rest = rest[len(piece):]
-		// Where the static form begins is no place to copy from: it is how no copy is written.
-		if at := bytes.Index(static, piece); at > 0 {
-			described.Blocks = append(described.Blocks, block{Size: len(piece), Copy: int64(at)})
-			continue
-		}
-		before := out.Len()
-		packer, err := flate.NewWriter(&out, flate.DefaultCompression)
+		before, like := out.Len(), found.window(piece)
+		packer, err := flate.NewWriterDict(&out, flate.BestCompression, static[like:min(like+window, len(static))])
 		if err == nil {
 			_, err = packer.Write(piece)
 		}
@@ -92,7 +90,7 @@ func Attach(static, dynamic []byte, version string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		described.Blocks = append(described.Blocks, block{Size: len(piece), Packed: out.Len() - before})
+		described.Blocks = append(described.Blocks, block{Size: len(piece), Packed: out.Len() - before, Like: int64(like)})
 	}
 	text, err := json.Marshal(described)
 	if err != nil {
@@ -141,7 +139,7 @@ func (d *description) check(end int64) error {
 	unpacked, packed := 0, d.Static
 	fits := d.Static > 0 && d.Static <= end && d.Size > 0 && d.Size <= maxForm
 	for _, b := range d.Blocks {
-		fits = fits && b.Size > 0 && b.Size <= blockSize && b.Packed >= 0 && b.Copy >= 0 && b.Copy <= d.Static-int64(b.Size) && int64(b.Packed) <= end-packed
+		fits = fits && b.Size > 0 && b.Size <= blockSize && b.Packed > 0 && b.Like >= 0 && b.Like < d.Static && int64(b.Packed) <= end-packed
 		if !fits {
 			break
 		}
@@ -166,7 +164,7 @@ func (d *description) unpack(file io.ReaderAt) ([]byte, error) {
 		from, rest = from+int64(b.Packed), rest[b.Size:]
 		turns <- struct{}{}
 		group.Go(func() {
-			errs[i] = b.unpack(into, file, at)
+			errs[i] = b.unpack(into, file, at, d.Static)
 			<-turns
 		})
 	}
@@ -180,16 +178,22 @@ func (d *description) unpack(file io.ReaderAt) ([]byte, error) {
 	return form, nil
 }
 
-// unpack fills into with a block, whose packed bytes are at a place of the file.
-func (b block) unpack(into []byte, file io.ReaderAt, at int64) error {
-	if b.Packed == 0 {
-		_, err := file.ReadAt(into, b.Copy)
+// unpack fills into with a block, whose packed bytes are at a place of the file, behind the static
+// form of a length.
+func (b block) unpack(into []byte, file io.ReaderAt, at, static int64) error {
+	bytesOf := func(from int64, n int64) ([]byte, error) {
+		read := make([]byte, n)
+		_, err := file.ReadAt(read, from)
+		return read, err
+	}
+	like, err := bytesOf(b.Like, min(window, static-b.Like))
+	if err != nil {
 		return err
 	}
-	packed := make([]byte, b.Packed)
-	if _, err := file.ReadAt(packed, at); err != nil {
+	packed, err := bytesOf(at, int64(b.Packed))
+	if err != nil {
 		return err
 	}
-	_, err := io.ReadFull(flate.NewReader(bytes.NewReader(packed)), into)
+	_, err = io.ReadFull(flate.NewReaderDict(bytes.NewReader(packed), like), into)
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// forms returns two programs that have some blocks in common, which do not compress.
+// forms returns two programs that have much in common, which does not compress.
 func forms() (static, dynamic []byte) {
 	source := rand.NewChaCha8([32]byte{1})
 	shared := make([]byte, 2*blockSize)
@@ -71,7 +71,7 @@ func TestDamage(t *testing.T) {
 	if err := read(whole); err != nil {
 		t.Fatal(err)
 	}
-	// In the blocks that are copied and in what is packed; the first bytes are in no block.
+	// In what blocks are like and in what is packed; the first bytes are in no block.
 	places := []int{20, len(static) / 2, len(static) - 1, len(static), len(static) + 100}
 	for _, at := range places {
 		file := bytes.Clone(whole)
@@ -99,18 +99,18 @@ func described(before []byte, text string) []byte {
 // What a description says is checked before it is followed.
 func TestDescriptions(t *testing.T) {
 	for name, text := range map[string]string{
-		"no JSON":            "{",
-		"another format":     `{"format":2}`,
-		"nothing":            `{"format":1,"static":4}`,
-		"a block too large":  `{"format":1,"static":4,"size":1000000,"blocks":[{"size":1000000,"copy":1}]}`,
-		"a copy from beyond": `{"format":1,"static":4,"size":3,"blocks":[{"size":3,"copy":2}]}`,
-		"a copy far beyond":  `{"format":1,"static":4,"size":3,"blocks":[{"size":3,"copy":9223372036854775807}]}`,
-		"packed from beyond": `{"format":1,"static":4,"size":3,"blocks":[{"size":3,"packed":9}]}`,
-		"a negative size":    `{"format":1,"static":4,"size":3,"blocks":[{"size":-3,"packed":4},{"size":6}]}`,
-		"sizes that differ":  `{"format":1,"static":8,"size":4,"blocks":[{"size":3,"copy":1}]}`,
-		"static from beyond": `{"format":1,"static":9999,"size":1,"blocks":[{"size":1,"copy":1}]}`,
-		"a negative static":  `{"format":1,"static":-1,"size":1,"blocks":[{"size":1,"copy":1}]}`,
-		"unread bytes":       `{"format":1,"static":4,"size":2,"blocks":[{"size":2,"copy":1}]}`,
+		"no JSON":             "{",
+		"another format":      `{"format":1}`,
+		"nothing":             `{"format":2,"static":4}`,
+		"a block too large":   `{"format":2,"static":4,"size":1000000,"blocks":[{"size":1000000,"packed":4,"like":1}]}`,
+		"like what is beyond": `{"format":2,"static":4,"size":3,"blocks":[{"size":3,"packed":4,"like":4}]}`,
+		"like what is before": `{"format":2,"static":4,"size":3,"blocks":[{"size":3,"packed":4,"like":-1}]}`,
+		"packed from beyond":  `{"format":2,"static":4,"size":3,"blocks":[{"size":3,"packed":9}]}`,
+		"a negative size":     `{"format":2,"static":4,"size":3,"blocks":[{"size":-3,"packed":2},{"size":6,"packed":2}]}`,
+		"sizes that differ":   `{"format":2,"static":4,"size":4,"blocks":[{"size":3,"packed":4}]}`,
+		"static from beyond":  `{"format":2,"static":9999,"size":1,"blocks":[{"size":1,"packed":1}]}`,
+		"a negative static":   `{"format":2,"static":-1,"size":1,"blocks":[{"size":1,"packed":1}]}`,
+		"unread bytes":        `{"format":2,"static":4,"size":2,"blocks":[{"size":2,"packed":3}]}`,
 	} {
 		file := described([]byte("12345678"), text)
 		if _, err := describe(bytes.NewReader(file), int64(len(file))); err == nil {
@@ -126,7 +126,7 @@ func FuzzDescribe(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(append(static, tail...))
-	f.Add(described([]byte("12345678"), `{"format":1,"static":8,"size":2,"blocks":[{"size":2,"copy":1}]}`))
+	f.Add(described([]byte("12345678"), `{"format":2,"static":4,"size":2,"blocks":[{"size":2,"packed":4,"like":1}]}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		d, err := describe(bytes.NewReader(file), int64(len(file)))
 		if err != nil {

@@ -101,6 +101,15 @@ func (s *Server) owner(tenant uint32) string {
 	return "" // the key is gone: nothing is its own
 }
 
+// admits reports whether a caller of that tenant would still be let in.
+func (s *Server) admits(tenant uint32) bool {
+	keys := s.live.Load().keys
+	if tenant == 0 {
+		return len(keys) == 0
+	}
+	return slices.ContainsFunc(keys, func(k key) bool { return k.tenant == tenant })
+}
+
 // allowedHost is the defence against pages whose name resolves to this machine
 // (DNS rebinding): without a key, names must be known. Addresses cannot be rebound.
 func (s *Server) allowedHost(hostport string) bool {
@@ -121,9 +130,10 @@ func (s *Server) allowedHost(hostport string) bool {
 }
 
 // crossOrigin lets pages of the allowed origins in and keeps others from changing
-// anything (SEC-4).
-func (s *Server) crossOrigin(w *api.Reply, r *http.Request) error {
+// anything, and from taking places that others need (SEC-4).
+func (s *Server) crossOrigin(w *api.Reply, r *http.Request, rt *route) error {
 	origin, reads := r.Header.Get("Origin"), r.Method == http.MethodGet || r.Method == http.MethodHead
+	reads = reads && (rt == nil || !rt.stays)
 	if origin == "" {
 		if site := r.Header.Get("Sec-Fetch-Site"); !reads && (site == "cross-site" || site == "same-site") {
 			return errOrigin // a browser that keeps the origin to itself

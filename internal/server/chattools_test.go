@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -117,7 +118,7 @@ const (
 )
 
 // chatEvents returns the JSON of the events of a stream, and how many pings it had.
-func chatEvents(t *testing.T, body string) (events []map[string]any, pings int) {
+func chatEvents(t testing.TB, body string) (events []map[string]any, pings int) {
 	t.Helper()
 	for line := range strings.Lines(body) {
 		switch data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: "); {
@@ -312,6 +313,29 @@ func TestChatToolsChoice(t *testing.T) {
 	}
 }
 
+// TestChatToolsLimits: an answer has so many runs of Python, and a model reads so much of a
+// result; both are counted.
+func TestChatToolsLimits(t *testing.T) {
+	ran := 0
+	b := &bench{call: func(context.Context, builtin.Call) builtin.Result {
+		ran++
+		return builtin.Result{Text: strings.Repeat("many words ", 100)}
+	}}
+	var played performance
+	g := start(t, setup{next: played.next(pythonCall, pythonCall, "<|channel|>final<|message|>Done.<|return|>"), cfg: Config{Toolbox: b},
+		limits: map[limits.ID]int64{limits.PythonCalls: 1, limits.ToolResultTokens: 32}})
+	got := g.post(chatsPath, `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"code_interpreter"}]}`)
+	if got.status != http.StatusOK || ran != 1 || !strings.Contains(got.body, "Done.") || !strings.Contains(played.last(), "no more runs of Python") || !strings.Contains(played.last(), "tokens omitted") {
+		t.Errorf("%d runs, %d %s\n%s", ran, got.status, got.body, played.last())
+	}
+	told := g.do("GET", "/metrics", "").body
+	for _, want := range []string{"ossian_tool_results_cut_total 1", `ossian_limit_refusals_total{limit="python-calls"} 1`} {
+		if !strings.Contains(told, want) {
+			t.Errorf("metrics have no %s", want)
+		}
+	}
+}
+
 // TestChatToolsWait: a stream stays open while a tool runs, and a client that leaves ends it.
 func TestChatToolsWait(t *testing.T) {
 	begun, release, ended := make(chan bool, 2), make(chan bool), make(chan error, 2)
@@ -344,6 +368,7 @@ func TestChatToolsWait(t *testing.T) {
 	req.Header.Set("Content-Type", "application/json")
 	go func() {
 		if res, err := g.client.Do(req); err == nil {
+			_, _ = io.Copy(io.Discard, res.Body) // whoever closes it has left
 			res.Body.Close()
 		}
 	}()
@@ -353,4 +378,41 @@ func TestChatToolsWait(t *testing.T) {
 		t.Error("the tool ran on")
 	}
 	g.idle()
+}
+
+// TestChatToolsDrain: a server that is told to end gives tools the time that requests have, then
+// it ends them.
+func TestChatToolsDrain(t *testing.T) {
+	begun, ended := make(chan bool, 1), make(chan error, 1)
+	b := &bench{call: func(ctx context.Context, _ builtin.Call) builtin.Result {
+		begun <- true
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return builtin.Result{Text: "r"}
+	}}
+	g := start(t, setup{next: perResult(pythonCall, "<|channel|>final<|message|>Done.<|return|>"), cfg: Config{Toolbox: b, DrainTimeout: 100 * time.Millisecond}})
+	read := make(chan string, 1)
+	go func() {
+		res, err := g.client.Post(g.url+chatsPath, "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"code_interpreter"}],"stream":true}`))
+		if err != nil {
+			read <- err.Error()
+			return
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		read <- fmt.Sprintf("%s%v", text, err)
+	}()
+	<-begun
+	g.stop()
+	if err := <-ended; err == nil {
+		t.Error("the tool ran on")
+	}
+	if whole := <-read; !strings.Contains(whole, `"error"`) || !strings.Contains(whole, "shutting down") || !strings.HasSuffix(whole, "data: [DONE]\n\n<nil>") {
+		t.Errorf("the client was not told: %s", whole)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open != 0 {
+		t.Errorf("%d sessions are open", b.open)
+	}
 }

@@ -154,6 +154,9 @@ func TestOPS5Series(t *testing.T) {
 	n := 0
 	for _, r := range append(new(Server).table(), route{path: "/made/up"}) {
 		for i, method := range []string{"GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW", "X-MADE-UP"} {
+			if r.stays && method == "GET" { // it would not end
+				continue
+			}
 			for _, header := range [][]string{{"Authorization", "Bearer k"}, {"Authorization", "Bearer x"}, {"Authorization", "Bearer k", "Origin", "https://good.example"}} {
 				n++
 				path := strings.Replace(r.path, "*", fmt.Sprintf("x%d", n), 1)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ossian/internal/api"
+	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/generate"
 	"ossian/internal/limits"
@@ -23,8 +24,10 @@ type route struct {
 	methods []string
 	deep    bool // the * may hold slashes
 	open    bool // without a key, and to any Host: a status that says nothing else
+	free    bool // without a key: files that hold no secret
 	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
+	stays   bool // the answer goes on for as long as the client likes, and takes one of few places
 	admin   bool // is about the server as a whole: for whoever is on its machine
 
 	// One of these answers.
@@ -40,7 +43,7 @@ var (
 
 // table is that of api.md 1.1, as far as it is served.
 func (s *Server) table() []route {
-	return []route{
+	table := []route{
 		{path: "/v1/chat/completions", methods: post, work: true, body: s.chat.Complete},
 		{path: "/v1/completions", methods: post, work: true, body: s.completions.Complete},
 		{path: "/v1/messages", methods: post, work: true, body: s.messages.Create},
@@ -60,9 +63,29 @@ func (s *Server) table() []route {
 		{path: "/ready", methods: get, open: true, probe: true, handle: s.ready},
 		{path: "/version", methods: get, handle: s.version},
 		{path: "/load", methods: get, handle: s.loadNow},
+		{path: "/info", methods: get, handle: s.info},
+		{path: "/requests", methods: []string{http.MethodGet}, stays: true, read: s.requests},
 		{path: "/metrics", methods: get, probe: true, handle: s.scrape},
 		{path: "/reset_prefix_cache", methods: post, admin: true, handle: s.resetCache},
 	}
+	if s.page != nil {
+		table = append(table, route{path: "/", methods: get, free: true, handle: s.pageFile},
+			route{path: "/ui/*", deep: true, methods: get, free: true, handle: s.pageFile})
+	}
+	return table
+}
+
+// pageFile answers with the page or a file of it.
+func (s *Server) pageFile(w *api.Reply, r *http.Request) error {
+	if !s.page.Serve(w, r) {
+		return noRoute(r)
+	}
+	return nil
+}
+
+// noRoute is what whoever may ask is told about a path that is nobody's.
+func noRoute(r *http.Request) error {
+	return &wire.Error{Message: fmt.Sprintf("no such route: %.100s", r.URL.Path), Type: wire.TypeInvalidRequest, Code: wire.CodeNotFound}
 }
 
 // route returns that of a path, nil if there is none.
@@ -191,7 +214,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	if !open && !s.allowedHost(r.Host) {
 		return &wire.Error{Message: "this server does not answer to that Host; --allowed-hosts adds names", Type: wire.TypePermission}
 	}
-	if err := s.crossOrigin(w, r); err != nil {
+	if err := s.crossOrigin(w, r, rt); err != nil {
 		return err
 	}
 	if r.Method == http.MethodOptions && w.Header().Get("Access-Control-Allow-Origin") != "" {
@@ -201,15 +224,18 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	if text := r.Header.Get("X-Api-Key"); !ok && text != "" && ofMessages(r) {
 		tenant, ok = s.tenant("Bearer " + text)
 	}
-	if !open && !ok {
+	if !open && !ok && (rt == nil || !rt.free) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY, or x-api-key: KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
 	}
 	caller.Tenant = tenant
+	if rt != nil {
+		caller.Label = board.Label{ID: w.ID, Route: rt.path}
+	}
 	// Only whoever may ask learns which routes there are.
 	switch {
 	case rt == nil:
-		return &wire.Error{Message: fmt.Sprintf("no such route: %.100s", r.URL.Path), Type: wire.TypeInvalidRequest, Code: wire.CodeNotFound}
+		return noRoute(r)
 	case !slices.Contains(rt.methods, r.Method):
 		allow := strings.Join(rt.methods, ", ")
 		w.Header().Set("Allow", allow)

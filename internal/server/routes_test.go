@@ -110,6 +110,9 @@ func TestSEC4Routes(t *testing.T) {
 				t.Errorf("%s %s with %s: %d %.200s", method, path, origin, status, reply)
 			}
 		}
+		if rt.stays && method == "GET" { // it would not end
+			return
+		}
 		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", "application/jsonx", "text/plain;charset=application/json"} {
 			status, reply := ask("localhost", "Content-Type: "+kind+"\r\n")
 			if changes && !(rt.open && method == "POST") && status != 415 && status != 405 && status != 404 && status != 400 {

@@ -22,11 +22,13 @@ import (
 	"ossian/internal/api/completions"
 	"ossian/internal/api/messages"
 	"ossian/internal/api/responses"
+	"ossian/internal/board"
 	"ossian/internal/generate"
 	"ossian/internal/host"
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
 	"ossian/internal/store"
+	"ossian/internal/web"
 	"ossian/internal/wire"
 )
 
@@ -48,6 +50,7 @@ type Config struct {
 	Archive        Archive     // of responses; nil = none is kept
 	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
 	TLS            *tls.Config // nil = plain HTTP
+	Page           bool        // answer / with the page of package web
 	Toolbox        api.Toolbox // what the server runs for models; nil = nothing
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
@@ -80,7 +83,14 @@ type Server struct {
 	load    atomic.Int64 // requests that generate
 
 	draining atomic.Bool
-	roster   *roster // of connections
+	leaving  chan struct{} // closed when a drain begins
+	leave    func()        // closes it, once
+	roster   *roster       // of connections
+
+	began    time.Time
+	board    board.Board // of the requests that there are
+	watching watching    // them
+	page     *web.Page   // nil = none
 
 	front       *api.Front
 	service     *generate.Service
@@ -106,16 +116,20 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	if cfg.Random == nil {
 		cfg.Random = rand.Uint64
 	}
-	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: counters.Handler(), roster: newRoster()}
+	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: counters.Handler(), roster: newRoster(), leaving: make(chan struct{}), began: time.Now()}
+	s.leave = sync.OnceFunc(func() { close(s.leaving) })
 	s.Reload(cfg.Keys, cfg.Limits)
 	s.front = api.New(api.Config{Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
 		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField, Toolbox: cfg.Toolbox})
 	s.service = generate.New(generate.Config{Host: models, Limits: s.lim, Metrics: counters, Log: log, Random: cfg.Random, Seed: cfg.Seed,
-		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &s.replies, Vocabulary: vocabulary})
+		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &s.replies, Board: &s.board, Vocabulary: vocabulary})
 	s.chat = chat.New(s.front, s.service)
 	s.completions = completions.New(s.front, s.service)
 	s.messages = messages.New(s.front, s.service)
 	s.responses = responses.New(responses.Config{Archive: cfg.Archive, SealKey: cfg.SealKey, Owner: s.owner, Load: &s.load}, s.front, s.service)
+	if cfg.Page {
+		s.page = web.New()
+	}
 	s.routes = s.table()
 	if cfg.Archive != nil {
 		counters.Stored(func() metrics.Store {
@@ -177,6 +191,7 @@ const tellTime = 5 * time.Second
 // to go elsewhere.
 func (s *Server) drain() {
 	s.draining.Store(true)
+	s.leave()
 	s.metrics.Ready(false)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()

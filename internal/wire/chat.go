@@ -113,35 +113,6 @@ func (r *ChatRequest) ToolPlace(i int) string {
 	return fmt.Sprintf("tools[%d]", i)
 }
 
-// TakeServed takes the tools that the server is asked to run out of Tools and returns them, those
-// that other fields ask for among them; nil = the request says nothing of tools at all. The error
-// is an *Error.
-func (r *ChatRequest) TakeServed(lim *limits.Set) ([]ServerTool, error) {
-	if r.Tools == nil && r.WebSearch == nil {
-		return nil, nil
-	}
-	asked, own := []ServerTool{}, []Tool{}
-	r.fields.places = []int{}
-	for i := range r.Tools {
-		tool := &r.Tools[i]
-		if !IsServerTool(tool.Type) {
-			own, r.fields.places = append(own, *tool), append(r.fields.places, i)
-			continue
-		}
-		in := &Reader{data: tool.Raw, lim: lim, path: fmt.Appendf(nil, "tools[%d]", i)}
-		var served ServerTool
-		if served.Read(in); in.err != nil {
-			return nil, in.err
-		}
-		asked, r.Ignored = append(asked, served), append(r.Ignored, in.ignored...)
-	}
-	r.Tools = own
-	if r.WebSearch != nil {
-		asked = append(asked, ServerTool{Type: browserTypes[0], Path: "web_search_options"})
-	}
-	return asked, nil
-}
-
 // outputField returns the field that bounds the output.
 func (r *ChatRequest) outputField() string {
 	if r.MaxCompletionTokens != nil {
@@ -559,8 +530,6 @@ func (in *Reader) ToolChoice(flat bool) ToolChoice {
 			})
 		case "allowed_tools":
 			in.Object(func(key string) bool { return choice.allowed(in, key) })
-		case "server_label":
-			in.Text() // of mcp: it has been read
 		default:
 			return choice.allowed(in, key) // the flat form of Responses
 		}
@@ -593,6 +562,8 @@ func (in *Reader) ToolChoice(flat bool) ToolChoice {
 
 func (choice *ToolChoice) allowed(in *Reader, key string) bool {
 	switch key {
+	case "server_label":
+		in.Text() // of mcp: it has been read
 	case "mode":
 		choice.Mode = in.Text()
 	case "tools":

@@ -73,7 +73,7 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 		return nil, false, Unrenderable(err, req)
 	}
 	gen := generation(req, model, known, ids, rules.OneCall)
-	gen.Tenant, gen.Received, gen.Constraint = caller.Tenant, caller.Received, constraint
+	gen.Label, gen.Tenant, gen.Received, gen.Constraint = caller.Label, caller.Tenant, caller.Received, constraint
 	codec := h.codec(req, model, ids, field) // before the job: its id is drawn before the seed
 	if len(offers) > 0 {
 		gen.Builtin = &generate.Builtin{Conversation: conv, Rules: *rules, Places: at, Open: h.opener(caller, offers), Waits: true}

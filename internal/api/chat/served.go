@@ -68,8 +68,9 @@ func unasked(offers []tools.Offer, asked []wire.ServerTool) (kept []tools.Offer,
 			kept = append(kept, offer)
 			continue
 		}
+		bare := len(offer.Namespace.Tools) == 0 // the namespace itself is called
 		offer.Approve, offer.Namespace.Tools = nil, slices.DeleteFunc(slices.Clone(offer.Namespace.Tools), func(tool tools.Tool) bool { return ask(tool.Name) })
-		if len(offer.Namespace.Tools) == 0 {
+		if len(offer.Namespace.Tools) == 0 && (!bare || ask("")) {
 			return nil, wire.Invalid(placeOf(&offer, asked)+".require_approval", `every call of this server would need your approval, for which a chat cannot ask: send "require_approval":"never", or use /v1/responses`)
 		}
 		kept = append(kept, offer)

@@ -56,7 +56,7 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 		return nil, err
 	}
 	gen := generation(req, model, prompts)
-	gen.Tenant, gen.Received, gen.Constraint = caller.Tenant, caller.Received, constraint
+	gen.Label, gen.Tenant, gen.Received, gen.Constraint = caller.Label, caller.Tenant, caller.Received, constraint
 	codec := h.codec(req, model, prompts) // before the job: its id is drawn before the seed
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {

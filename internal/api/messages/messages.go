@@ -97,7 +97,7 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	if err != nil {
 		return nil, unrenderable(err, req)
 	}
-	gen := &generate.Generation{Sampling: &req.Chat.Sampling, Model: model, Tenant: caller.Tenant, Received: caller.Received, Prompts: [][]int32{ids},
+	gen := &generate.Generation{Sampling: &req.Chat.Sampling, Label: caller.Label, Model: model, Tenant: caller.Tenant, Received: caller.Received, Prompts: [][]int32{ids},
 		MaxTokens: req.Chat.MaxTokens, Constraint: constraint, Parser: func() chat.Parser { return model.Format.Parser(known) },
 		HideReasoning: !req.Thinking, Items: true, OneCall: rules.OneCall}
 	codec := h.codec(w, req, model, len(ids)) // before the job: its id is drawn before the seed

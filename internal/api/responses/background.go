@@ -118,6 +118,9 @@ func (h *Handler) perform(ctx context.Context, maker *maker, err error) {
 		close(maker.task.done)
 	}()
 	delivery := h.front.Record(maker.persist, maker.job, maker)
+	if maker.req.RunningUsage() {
+		delivery.Running()
+	}
 	if err != nil {
 		delivery.Close()
 		_ = h.archive.Delete(context.Background(), maker.req.owner, maker.object.ID) // it may be there all the same

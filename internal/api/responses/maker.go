@@ -3,6 +3,7 @@ package responses
 import (
 	"context"
 
+	"ossian/internal/board"
 	"ossian/internal/chat"
 	"ossian/internal/generate"
 	"ossian/internal/wire"
@@ -67,12 +68,17 @@ func (m *maker) Begin(dst []byte, _ int, _ *wire.Usage) []byte {
 }
 
 // Chunk implements api.Encoder.
-func (m *maker) Chunk(dst []byte, _ int, delta *generate.Delta, ids []int32, _ *wire.Usage) []byte {
-	m.ids = append(m.ids, ids...)
+func (m *maker) Chunk(dst []byte, _ int, delta *generate.Delta, ids []int32, usage *wire.Usage) []byte {
+	m.ids, m.object.SoFar = append(m.ids, ids...), usage
 	if m.holds(delta) {
 		return dst
 	}
 	return m.play(dst, delta)
+}
+
+// progress tells how far the prompt is.
+func (m *maker) progress(dst []byte, p board.Progress) []byte {
+	return m.object.Progress(dst, response.Progress(p))
 }
 
 // play appends a delta. A call of a client's tool begins with its name; it ends, like a message,

@@ -132,6 +132,11 @@ func (h *Handler) Create(w *api.Reply, r *http.Request, caller *api.Caller, body
 		return err
 	}
 	if req.Background {
+		if req.PromptProgress { // events are stored, and what they tell would be over
+			if err := h.front.Ignored(w, []string{"stream_options.prompt_progress"}); err != nil {
+				return err
+			}
+		}
 		return h.background(w, r, req)
 	}
 	delivery, err := h.deliver(r.Context(), w, req)
@@ -267,7 +272,14 @@ func (h *Handler) deliver(ctx context.Context, w *api.Reply, req *request) (*api
 		return nil, err
 	}
 	if req.Stream {
-		return h.front.Events(w, maker.job, maker), nil
+		delivery := h.front.Events(w, maker.job, maker)
+		if req.RunningUsage() {
+			delivery.Running()
+		}
+		if req.PromptProgress {
+			delivery.Progress(maker.progress)
+		}
+		return delivery, nil
 	}
 	return h.front.Whole(w, maker.job, maker, func() []byte { return maker.object.Append(nil) }), nil
 }
@@ -275,7 +287,7 @@ func (h *Handler) deliver(ctx context.Context, w *api.Reply, req *request) (*api
 // generation returns what a request asks for; id is the response's.
 func (req *request) generation(front *api.Front, id string) *generate.Generation {
 	model, known := req.model, generate.Known(req.conv)
-	gen := &generate.Generation{Sampling: &req.Sampling, Model: model, Tenant: req.caller.Tenant, Received: req.caller.Received,
+	gen := &generate.Generation{Sampling: &req.Sampling, Label: req.caller.Label, Model: model, Tenant: req.caller.Tenant, Received: req.caller.Received,
 		Prompts: [][]int32{req.ids}, MaxTokens: req.MaxOutputTokens, Constraint: req.constraint,
 		Parser: func() chat.Parser { return model.Format.Parser(known) },
 		Items:  true, OneCall: req.oneCall, TokenIDs: req.store, Builtin: req.builtin(front, id)}

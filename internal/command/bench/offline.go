@@ -95,7 +95,7 @@ const engineFlags = `--model --threads --max-model-len --max-num-seqs --max-num-
 
 // serverFlags are settings of serve that say nothing to an engine. A file of --config
 // may have them.
-var serverFlags = []string{"served-model-name", "host", "port", "api-key", "api-key-file", "insecure", "allowed-hosts", "allowed-origins",
+var serverFlags = []string{"served-model-name", "host", "port", "api-key", "api-key-file", "insecure", "allowed-hosts", "allowed-origins", "ui", "open",
 	"max-queue", "drain-timeout", "log-level", "log-format", "explain", "stream-interval", "generation-config", "reasoning-field",
 	"strict-requests", "max-logprobs", "max-step-time", "ssl-certfile", "ssl-keyfile", "ssl-ca-certs", "ssl-cert-reqs", "store", "metrics-prefix", "show-hidden-metrics", "limit", "access-log"}
 

@@ -41,6 +41,20 @@ func newFleet(cfg *config.Config, version string, log *slog.Logger, counters *me
 	return f, err
 }
 
+// beside runs the models in a goroutine, and calls failed where it cannot. The channel gets how that
+// ends.
+func (f *fleet) beside(ctx context.Context, failed func(error)) <-chan error {
+	hosted := make(chan error, 1)
+	go func() {
+		err := f.host.Run(ctx, f.load)
+		if err != nil {
+			failed(err)
+		}
+		hosted <- err
+	}()
+	return hosted
+}
+
 // load is a host.Load.
 func (f *fleet) load(ctx context.Context, card *host.Card) (*host.Model, error) {
 	return f.loaders[card.Names[0]].load(ctx)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"ossian/internal/chat"
@@ -182,7 +183,7 @@ func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func
 // host puts an engine around the runner.
 func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.Runner, served *choice, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
 	hosted := &host.Model{Tokenizer: checkpoint.Tokenizer, Format: format, Stops: checkpoint.Stops, Vocab: checkpoint.Spec.Vocab, Unused: checkpoint.Unused, Unchanged: checkpoint.Unchanged,
-		Defaults: samplingDefaults(ld.cfg, checkpoint.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(checkpoint)}
+		Defaults: samplingDefaults(ld.cfg, checkpoint.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(checkpoint), Facts: facts(checkpoint, format, first.Info().Name)}
 	if err := hosted.Defaults.Validate(checkpoint.Spec.Vocab); err != nil {
 		ld.log.Warn("the checkpoint's advice on sampling is left out", "error", err)
 		hosted.Defaults = sample.Params{Temperature: 1}
@@ -225,6 +226,19 @@ func samplingDefaults(cfg *config.Config, advice ckpt.Generation) sample.Params 
 	}
 	params.Seed = 0
 	return params
+}
+
+// facts are what the checkpoint is, and what computes it.
+func facts(checkpoint *ckpt.Model, format chat.Format, device string) host.Facts {
+	known := host.Facts{Family: checkpoint.Spec.Family, Device: device}
+	if counted, err := plan.New(checkpoint.Spec, checkpoint.Params); err == nil { // the memory was planned with it
+		known.Parameters, _ = counted.Total()
+		known.Quantization = strings.ToLower(counted.Types[0].Type.String())
+	}
+	if format != nil {
+		known.Efforts = chat.Efforts(format, checkpoint.Tokenizer)
+	}
+	return known
 }
 
 // weightsDigest tells checkpoints apart: names, shapes and the first bytes of all

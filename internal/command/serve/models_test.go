@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -234,6 +235,65 @@ func TestSeveralModels(t *testing.T) {
 	if _, err := ended.ReadFrom(r.Body); err != nil || !strings.Contains(ended.String(), `"output_tokens":200`) {
 		t.Errorf("%s: %v", ended.String(), err)
 	}
+}
+
+// TestSeveralModelsTold: GET /info has the facts of each model that was loaded once, and where it
+// stands; GET /requests names the model of each request; a message has the name that was asked for.
+func TestSeveralModelsTold(t *testing.T) {
+	t.Chdir(t.TempDir())
+	commandtest.WriteModel(t, "qwen3-tiny", "other", synth.Options{})
+	url := commandtest.Serve(t, root(), "--model", "tiny=ossian-tiny", "--model", "other=./other")
+	if got, want := told(t, url), "tiny loaded gpt-oss; other unloaded ; "; got != want {
+		t.Errorf("before a request: %q, want %q", got, want)
+	}
+	for _, name := range []string{"tiny", "other"} {
+		status, reply, _ := send(t, url+"/v1/messages", fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hello"}],"max_tokens":3}`, name))
+		if status != http.StatusOK || !strings.Contains(reply, `"model":"`+name+`"`) {
+			t.Errorf("%d %s", status, reply)
+		}
+	}
+	if got, want := told(t, url), "tiny unloaded gpt-oss; other loaded qwen3; "; got != want {
+		t.Errorf("after a request for each: %q, want %q", got, want)
+	}
+	r, err := http.Get(url + "/requests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	event, err := bufio.NewReader(r.Body).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, found := range regexp.MustCompile(`"route":"/v1/messages","model":"([^"]*)"`).FindAllStringSubmatch(event, -1) {
+		rows = append(rows, found[1])
+	}
+	if got := fmt.Sprint(rows); got != "[other tiny]" {
+		t.Errorf("models of the requests, the latest first: %s in %s", got, event)
+	}
+}
+
+// told returns what GET /info says of each model: name, state, family.
+func told(t *testing.T, url string) (all string) {
+	t.Helper()
+	r, err := http.Get(url + "/info")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var got struct {
+		Models []struct {
+			ID, Family string
+			Status     struct{ Value string }
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	for _, model := range got.Models {
+		all += fmt.Sprint(model.ID, " ", model.Status.Value, " ", model.Family, "; ")
+	}
+	return all
 }
 
 // Several models are explained, and what one of them cannot be is told before a port is open or a

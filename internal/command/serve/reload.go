@@ -18,6 +18,7 @@ type reloader struct {
 	cfg    *config.Config // in force
 	src    config.Source
 	server *server.Server
+	tools  *toolshed
 	secure *certificates
 	level  *slog.LevelVar
 	log    *slog.Logger
@@ -71,6 +72,7 @@ func (r *reloader) reload() {
 	r.cfg = next
 	setLevel(r.level, next)
 	r.server.Reload(next.APIKeys, next.Limits)
+	r.tools.limits.Store(next.Limits)
 	r.log.Info("settings reloaded", "keys", len(next.APIKeys), "log_level", next.LogLevel, "changed_but_need_a_restart", waiting)
 }
 

@@ -67,9 +67,11 @@ for each, take turns in memory: a request waits for the turn of its model.
 Usage:
   ossian %s
 
+/ is a page to chat in and to watch the server; --no-ui leaves it out.
+
 /health, /ready and /ping answer without a key, with a status and nothing else: a request
 would be answered, a token has gone through the model lately, the process lives. All other
-routes need a key where keys are set. A client that closes its connection, or only
+routes but the page need a key where keys are set. A client that closes its connection, or only
 its writing half, has left: its request ends. SIGTERM lets running requests finish, a
 second one does not. SIGHUP reads keys, limits and log level again, from --config and
 --api-key-file, and the files of certificates: streams go on, settings that are refused
@@ -126,32 +128,32 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	if err != nil {
 		return err
 	}
+	shed, err := openTools(cfg, version, log, counters)
+	if err != nil {
+		return err
+	}
+	defer shed.close()
 	// SIGHUP is caught before anybody can know the address and send one.
-	srv := newServer(cfg, version, models, kept, log, counters, secure)
+	srv := newServer(cfg, version, models, kept, shed, log, counters, secure)
 	hup := make(chan os.Signal, 1)
 	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	fmt.Fprintf(lines, "listening on %s://%s\n", secure.scheme(), listener.Addr())
+	showPage(cfg, secure.scheme(), listener.Addr(), lines)
 	var reloading sync.WaitGroup
 	defer reloading.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	reloading.Go(func() {
-		r := &reloader{cfg: cfg, src: src, server: srv, secure: secure, level: level, log: log, outlives: outlives, bodies: cfg.Limits[limits.BodiesInFlight]}
+		r := &reloader{cfg: cfg, src: src, server: srv, tools: shed, secure: secure, level: level, log: log, outlives: outlives, bodies: cfg.Limits[limits.BodiesInFlight]}
 		r.run(ctx, hup, func() { cancel(nil) })
 	})
+	reloading.Go(func() { shed.tell(ctx) })
 	// The models are loaded, and run, beside the server.
-	hosted := make(chan error, 1)
 	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // requests go on while the server drains
 	defer end()
-	go func() {
-		err := models.Run(hostCtx, fleet.load)
-		if err != nil {
-			cancel(err)
-		}
-		hosted <- err
-	}()
+	hosted := fleet.beside(hostCtx, cancel)
 	// Serve returns when ctx has ended and requests have, too, or their time is over.
 	err = srv.Serve(ctx, listener)
 	end()
@@ -181,7 +183,7 @@ func Start(ctx context.Context, args []string, log io.Writer) (address string, e
 }
 
 // newServer returns the HTTP side of the settings.
-func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, log *slog.Logger, counters *metrics.Server, secure *certificates) *server.Server {
+func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, shed *toolshed, log *slog.Logger, counters *metrics.Server, secure *certificates) *server.Server {
 	hosts := cfg.AllowedHosts
 	if (cfg.Insecure || cfg.Vouched()) && len(hosts) == 0 {
 		hosts = []string{"*"} // other machines are let in under whatever name they know
@@ -189,6 +191,6 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 	return server.New(server.Config{
 		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(), Toolbox: shed.toolbox(), Page: cfg.Page,
 	}, models, log, counters)
 }

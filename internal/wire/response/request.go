@@ -38,6 +38,7 @@ type Request struct {
 	Include           []string
 	Store             *bool // nil = true
 	Background        bool
+	PromptProgress    bool // stream_options.prompt_progress
 	SafetyID          string
 	CacheKey          string
 
@@ -193,6 +194,8 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 		r.Store = wire.Ptr(in.Boolean())
 	case "background":
 		r.Background = in.Boolean()
+	case "stream_options":
+		r.readStreamOptions(in)
 	case "safety_identifier":
 		r.SafetyID = in.Text()
 	case "prompt_cache_key":

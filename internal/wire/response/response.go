@@ -27,6 +27,7 @@ type Response struct {
 	Empty      string   // why there is no text, as in ChatChoice
 	Output     []Item
 	Usage      *wire.Usage              // nil = null
+	SoFar      *wire.Usage              // on every delta; nil = on none
 	Seal       func(text string) string // encrypts reasoning; nil = it is not asked for
 
 	echo   []byte // the members that repeat the request
@@ -278,7 +279,7 @@ func (r *Response) Add(dst []byte, text string, logprobs []wire.TokenLogprob) []
 	}
 	dst = r.inPart(r.event(dst, itemEvents[r.item.Type]+"delta"))
 	dst = wire.AppendString(append(dst, `,"delta":`...), text)
-	dst = r.closeText(dst, logprobs)
+	dst = r.closeText(r.counted(dst), logprobs)
 	if r.summarised() {
 		dst = r.summaryText(dst, "delta", "delta", text)
 	}

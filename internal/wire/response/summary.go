@@ -25,7 +25,11 @@ func (r *Response) summaryPart(dst []byte, change, text string) []byte {
 // summaryText appends an event with text of the summary in a member.
 func (r *Response) summaryText(dst []byte, change, member, text string) []byte {
 	dst = append(append(append(r.inSummary(dst, summaryEvents+change), `,"`...), member...), `":`...)
-	return append(wire.AppendString(dst, text), "}\n\n"...)
+	dst = wire.AppendString(dst, text)
+	if change == "delta" {
+		dst = r.counted(dst)
+	}
+	return append(dst, "}\n\n"...)
 }
 
 const (

@@ -1,8 +1,42 @@
 package wire
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
 
-// What chats tell of tools that the server runs.
+	"ossian/internal/limits"
+)
+
+// What chats ask for of tools that the server runs, and tell of them.
+
+// TakeServed takes the tools that the server is asked to run out of Tools and returns them, those
+// that other fields ask for among them; nil = the request says nothing of tools at all. The error
+// is an *Error.
+func (r *ChatRequest) TakeServed(lim *limits.Set) ([]ServerTool, error) {
+	if r.Tools == nil && r.WebSearch == nil {
+		return nil, nil
+	}
+	asked, own := []ServerTool{}, []Tool{}
+	r.fields.places = []int{}
+	for i := range r.Tools {
+		tool := &r.Tools[i]
+		if !IsServerTool(tool.Type) {
+			own, r.fields.places = append(own, *tool), append(r.fields.places, i)
+			continue
+		}
+		in := &Reader{data: tool.Raw, lim: lim, path: fmt.Appendf(nil, "tools[%d]", i)}
+		var served ServerTool
+		if served.Read(in); in.err != nil {
+			return nil, in.err
+		}
+		asked, r.Ignored = append(asked, served), append(r.Ignored, in.ignored...)
+	}
+	r.Tools = own
+	if r.WebSearch != nil {
+		asked = append(asked, ServerTool{Type: browserTypes[0], Path: "web_search_options"})
+	}
+	return asked, nil
+}
 
 // A URLCitation says which part of a message is from which page.
 type URLCitation struct {

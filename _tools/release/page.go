@@ -1,0 +1,58 @@
+package main
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A part is an npm package that is bundled into the page of ossian serve.
+type part struct{ name, version, licence string }
+
+// pageParts returns the parts of the page, by the licence texts that it comes with: of each a line
+// with name and version, an empty line, and its text, and two empty lines behind it.
+func pageParts() (all []part, err error) {
+	found, err := filepath.Glob("internal/web/dist/ui/licences-*.txt.gz")
+	if err != nil || len(found) != 1 {
+		return nil, fmt.Errorf("internal/web/dist: one file of licences expected, found %q (%v)", found, err)
+	}
+	file, err := os.Open(found[0])
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	unpacked, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", found[0], err)
+	}
+	text, err := io.ReadAll(unpacked)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", found[0], err)
+	}
+	for section := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n\n") {
+		head, licence, ok := strings.Cut(strings.TrimSpace(section), "\n\n")
+		name, version, named := strings.Cut(head, " ")
+		if !ok || !named || strings.Contains(version, "\n") {
+			return nil, errors.New(found[0] + ": a name, a version and a licence expected, found " + head)
+		}
+		all = append(all, part{name, version, licence})
+	}
+	return all, nil
+}
+
+// ids returns the ids of the licences that a part's text holds: of code that was taken over it
+// may have another's, too.
+func (p part) ids() (ids []string) {
+	flat := strings.ToLower(strings.Join(strings.Fields(p.licence), " "))
+	for _, known := range licences {
+		if strings.Contains(flat, strings.ToLower(known.says)) && !slices.Contains(ids, known.id) && !(known.id == "BSD-2-Clause" && slices.Contains(ids, "BSD-3-Clause")) {
+			ids = append(ids, known.id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,82 @@
+// The dialogs for the key and for the list of keyboard shortcuts.
+
+import { useState } from "preact/hooks";
+import { info, keyState, key, setKey } from "./api";
+import { useCell } from "./cell";
+import { Dialog } from "./controls";
+import { keyDialog, shortcutsDialog } from "./places";
+import { shown } from "./format";
+
+// KeyDialog asks for a key where the server wants one. It is tried before it is kept.
+export function KeyDialog() {
+  const state = useCell(keyState);
+  const open = useCell(keyDialog);
+  const [remember, setRemember] = useState(false);
+  const [wrong, setWrong] = useState("");
+  if (!open && state !== "wanted" && state !== "refused") return null;
+  const close = () => {
+    keyDialog.set(false);
+    if (state !== "kept") keyState.set(key() === "" ? "none" : "kept");
+  };
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const value = String(new FormData(event.currentTarget as HTMLFormElement).get("key") ?? "").trim();
+    if (!/^[\x21-\x7e]+$/.test(value)) {
+      setWrong("A key has visible ASCII characters only.");
+      return;
+    }
+    setKey(value, remember);
+    try {
+      await info(true);
+    } catch (error) {
+      const status = (error as { status?: number }).status;
+      if (status === 401) {
+        setKey("", false);
+        keyState.set("refused");
+        setWrong("This is not one of the server's keys.");
+        return;
+      }
+      if (status === 403) {
+        setWrong(`The key is right, but ${(error as Error).message}`);
+        return;
+      }
+    }
+    setWrong("");
+    keyDialog.set(false);
+    keyState.set("kept");
+  };
+  return (
+    <Dialog title="A key, please" onClose={close} testid="key-dialog">
+      <form onSubmit={submit}>
+        <p>{state === "refused" ? "The key that was sent is not one of this server's." : "This server answers only with a key. Whoever runs it can give you one."}</p>
+        <label class="field">
+          <span class="field-label">Key</span>
+          <input type="password" name="key" autocomplete="off" spellcheck={false} data-focus data-testid="key-input" aria-invalid={wrong !== ""} />
+        </label>
+        {wrong ? <p class="wrong" role="alert" data-testid="key-wrong">{shown(wrong)}</p> : null}
+        <label class="check"><input type="checkbox" checked={remember} data-testid="key-remember" onChange={(event) => setRemember(event.currentTarget.checked)} />Remember on this computer</label>
+        <p class="hint">Else it is forgotten with this tab. It is sent to this server and to nobody else.</p>
+        <div class="actions"><button type="submit" class="primary" data-testid="key-save">Use this key</button></div>
+      </form>
+    </Dialog>
+  );
+}
+
+const shortcuts: [string, string][] = [
+  ["Enter", "send, or a new line where the settings say so"],
+  ["Shift+Enter", "a new line"],
+  ["Esc", "stop the answer"],
+  ["\u2191 in an empty box", "edit the last question"],
+  ["Ctrl/\u2318+Shift+O", "new chat"],
+  ["Ctrl/\u2318+K", "search chats"],
+  ["?", "this list"],
+];
+
+export function Shortcuts() {
+  if (!useCell(shortcutsDialog)) return null;
+  return (
+    <Dialog title="Shortcuts" onClose={() => shortcutsDialog.set(false)} testid="shortcuts">
+      <dl class="shortcuts">{shortcuts.map(([keys, what]) => <div><dt><kbd>{keys}</kbd></dt><dd>{what}</dd></div>)}</dl>
+    </Dialog>
+  );
+}
