@@ -16,6 +16,7 @@ type Caller struct {
 	board.Label        // of the request; its model is known once that is in memory
 	Tenant      uint32 // which key, from 1; 0 = no keys are configured
 	Received    time.Time
+	Observer    generate.Observer // of the request that is made of it; nil = nobody
 	front       *Front
 	held        int64       // bytes: the body, and what is read for it, until Release
 	lease       *host.Lease // of the request's model, until Leave; nil = none yet

@@ -43,7 +43,7 @@ func CutReason(err error) metrics.Cut {
 // Explain returns what a client is told about err. What is not in the table is our own
 // fault: it gets a fixed body, and the log has the rest under the request's id.
 func (f *Front) Explain(requestID string, err error) *wire.Error {
-	told := public(err)
+	told := Public(err)
 	if told == nil {
 		f.Log.Error("request failed", "req", requestID, "error", err)
 		return InternalError(requestID)
@@ -59,8 +59,8 @@ func InternalError(requestID string) *wire.Error {
 	return &wire.Error{Message: "internal error; the server's log has more under request id " + requestID, Type: wire.TypeServer, Code: wire.CodeInternal}
 }
 
-// public is what a client is told about err; nil for an error of our own.
-func public(err error) *wire.Error {
+// Public is what a client is told about err; nil for an error of our own.
+func Public(err error) *wire.Error {
 	// Errors with something to say of the request, then those that say what state the
 	// server is in.
 	if e, ok := errors.AsType[*wire.Error](err); ok {

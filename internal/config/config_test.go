@@ -269,6 +269,44 @@ func TestOPS3Refused(t *testing.T) {
 	}
 }
 
+// A pod of a LeaderWorkerSet serves where its group is of one, and else says why not: a model runs
+// on one machine.
+func TestGroup(t *testing.T) {
+	set := func(size, rank, leader string) []string {
+		var env []string
+		for i, value := range []string{size, rank, leader} {
+			if value != "" {
+				env = append(env, groupVariables[i]+"="+value)
+			}
+		}
+		return env
+	}
+	const leader = "ossian-0.ossian.default"
+	for _, test := range []struct {
+		name string
+		env  []string
+		args []string
+		want string // of the error
+	}{
+		{"none", nil, nil, ""},
+		{"one pod", set("1", "0", leader), nil, ""},
+		{"one pod, by flags", nil, []string{"--nnodes", "1", "--node-rank", "0", "--master-addr", "a"}, ""},
+		{"two pods, the leader", set("2", "0", leader), nil, "--nnodes 2 (environment LWS_GROUP_SIZE): only 1 is possible: a model runs on one machine"},
+		{"two pods, the worker", set("2", "1", leader), nil, "LWS_GROUP_SIZE"},
+		{"two by flags", nil, []string{"--nnodes", "2"}, "only 1 is possible"},
+		{"rank beyond the size", set("1", "1", leader), nil, "--node-rank 1 (environment LWS_WORKER_INDEX): only 0 is possible"},
+		{"no number", set("two", "0", leader), nil, "--nnodes two (environment LWS_GROUP_SIZE): a whole number"},
+		{"no size", set("", "0", leader), nil, "LWS_GROUP_SIZE is not set"},
+		{"no rank", set("1", "", leader), nil, "LWS_WORKER_INDEX is not set"},
+		{"no leader", set("1", "0", ""), nil, "LWS_LEADER_ADDRESS is not set"},
+	} {
+		_, err := Load(Source{Args: test.args, Env: test.env})
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+	}
+}
+
 // Every misspelling of every flag is refused, on the command line and in a file, and
 // names a flag that is no further away than the one that was meant.
 func TestOPS3Misspellings(t *testing.T) {
@@ -304,7 +342,7 @@ func TestOPS3Misspellings(t *testing.T) {
 
 // An example is what a flag may be given.
 func example(r *row) string {
-	special := map[string]string{"tools-default": "web_search", "host": "127.0.0.1", "config": "x.yaml", "limit": "messages=1", "activation-bits": "8", "uvicorn-log-level": "info"}
+	special := map[string]string{"node-rank": "0", "tools-default": "web_search", "host": "127.0.0.1", "config": "x.yaml", "limit": "messages=1", "activation-bits": "8", "uvicorn-log-level": "info"}
 	switch {
 	case special[r.name] != "":
 		return special[r.name]

@@ -241,7 +241,7 @@ func Snapshot(eng *engine.Engine) metrics.Snapshot {
 	return metrics.Snapshot{
 		Running: stats.Running, Waiting: stats.Waiting, WaitingTokens: int64(stats.WaitingTokens), Groups: groups,
 		Accepted: stats.Accepted, Prompt: stats.Prompt, Generation: stats.Generated,
-		Begun: stats.Begun, PrefixQueries: stats.CacheQueries, PrefixHits: stats.CacheHits, Recomputed: stats.Recomputed,
+		Cached: stats.Cached, PrefixQueries: stats.CacheQueries, PrefixHits: stats.CacheHits, Recomputed: stats.Recomputed,
 		Preemptions: stats.Preemptions, Steps: stats.Steps, Stalls: uint64(stats.Stalls), Starts: uint64(stats.Starts),
 	}
 }

@@ -42,7 +42,7 @@ func (s *Snapshot) count(other *Snapshot) {
 		to   *uint64
 		from uint64
 	}{
-		{&s.Accepted, other.Accepted}, {&s.Prompt, other.Prompt}, {&s.Generation, other.Generation}, {&s.Begun, other.Begun},
+		{&s.Accepted, other.Accepted}, {&s.Prompt, other.Prompt}, {&s.Generation, other.Generation}, {&s.Cached, other.Cached},
 		{&s.PrefixQueries, other.PrefixQueries}, {&s.PrefixHits, other.PrefixHits}, {&s.Recomputed, other.Recomputed},
 		{&s.Preemptions, other.Preemptions}, {&s.Steps, other.Steps}, {&s.Stalls, other.Stalls}, {&s.Starts, other.Starts},
 	} {

@@ -85,9 +85,13 @@ func sound(ctx context.Context, model *host.Model) bool {
 	return unchanged && model.Engine.Ready(ctx) == nil
 }
 
-// version answers /version.
+// version answers /version: what vLLM tells, and the commit where it is known.
 func (s *Server) version(w *api.Reply, _ *http.Request) error {
-	return w.Send(map[string]string{"version": s.cfg.Version})
+	build := map[string]string{"version": s.cfg.Version}
+	if s.cfg.Revision != "" {
+		build["revision"] = s.cfg.Revision
+	}
+	return w.Send(build)
 }
 
 // loadNow answers /load: how many requests are being worked on.

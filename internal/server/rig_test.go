@@ -165,7 +165,7 @@ func start(t testing.TB, u setup) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.cfg.Version = "1.2.3"
+	u.cfg.Version, u.cfg.Revision = "1.2.3", "abc"
 	u.cfg.Limits = limits.Defaults()
 	u.cfg.Limits[limits.CompileTime] = limits.CompileTime.Info().Max // tests may run on a slow machine
 	for id, v := range u.limits {

@@ -25,6 +25,7 @@ type route struct {
 	deep    bool // the * may hold slashes
 	open    bool // without a key, and to any Host: a status that says nothing else
 	free    bool // without a key: files that hold no secret
+	keyless bool // without a key, but like others in all else
 	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
 	stays   bool // the answer goes on for as long as the client likes, and takes one of few places
@@ -45,7 +46,9 @@ var (
 func (s *Server) table() []route {
 	table := []route{
 		{path: "/v1/chat/completions", methods: post, work: true, body: s.chat.Complete},
+		{path: "/v1/chat/completions/render", methods: post, body: s.chat.Render},
 		{path: "/v1/completions", methods: post, work: true, body: s.completions.Complete},
+		{path: "/v1/completions/render", methods: post, body: s.completions.Render},
 		{path: "/v1/messages", methods: post, work: true, body: s.messages.Create},
 		{path: "/v1/messages/count_tokens", methods: post, body: s.messages.CountTokens},
 		{path: "/v1/responses", methods: post, work: true, body: s.responses.Create},
@@ -65,7 +68,7 @@ func (s *Server) table() []route {
 		{path: "/load", methods: get, handle: s.loadNow},
 		{path: "/info", methods: get, handle: s.info},
 		{path: "/requests", methods: []string{http.MethodGet}, stays: true, read: s.requests},
-		{path: "/metrics", methods: get, probe: true, handle: s.scrape},
+		{path: "/metrics", methods: get, keyless: s.cfg.OpenMetrics, probe: true, handle: s.scrape},
 		{path: "/reset_prefix_cache", methods: post, admin: true, handle: s.resetCache},
 	}
 	if s.page != nil {
@@ -128,6 +131,7 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	conn := connOf(r)
 	w := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
 	w.Header().Set("X-Request-Id", w.ID)
+	giveBack(w.Header(), r.Header)
 	if ofMessages(r) {
 		w.Header().Set("Request-Id", w.ID) // where those clients look for it
 	}
@@ -147,6 +151,12 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 		err = s.admit(w, r, rt, caller)
 	}
 	if err == nil {
+		seen := s.observe(r, rt, caller.Received)
+		if seen != nil {
+			caller.Observer = seen
+			// Behind the reply, and also when the handler panics.
+			defer func() { seen.replied(w.Status, s.modelOf(caller), err) }()
+		}
 		err = s.serve(w, r, rt, caller)
 	}
 	switch {
@@ -224,7 +234,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	if text := r.Header.Get("X-Api-Key"); !ok && text != "" && ofMessages(r) {
 		tenant, ok = s.tenant("Bearer " + text)
 	}
-	if !open && !ok && (rt == nil || !rt.free) {
+	if !open && !ok && (rt == nil || !(rt.free || rt.keyless)) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY, or x-api-key: KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
 	}
@@ -295,6 +305,25 @@ func (s *Server) accepting() error {
 		s.service.Rejected(leases[0].Model, err)
 	}
 	return err
+}
+
+// mostGivenBack bounds the bytes of a request's headers that its reply repeats.
+const mostGivenBack = 8 << 10
+
+// giveBack repeats headers by which gateways know their requests again (operations.md 3).
+func giveBack(reply, request http.Header) {
+	left := mostGivenBack
+	for name, values := range request {
+		if name != "Traceparent" && !strings.HasPrefix(name, "X-Gateway-") {
+			continue
+		}
+		for _, value := range values {
+			if size := len(name) + len(value); size <= left {
+				left -= size
+				reply.Add(name, value)
+			}
+		}
+	}
 }
 
 // requestID returns the client's id if it can go into headers and logs, else a new one.

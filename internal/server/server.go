@@ -28,6 +28,7 @@ import (
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
 	"ossian/internal/store"
+	"ossian/internal/trace"
 	"ossian/internal/web"
 	"ossian/internal/wire"
 )
@@ -36,6 +37,7 @@ import (
 // and answers to the names of this machine only.
 type Config struct {
 	Version        string
+	Revision       string   // the commit; "" = unknown
 	Keys           []string // one of them is needed; nil = no key; see Reload
 	AllowedHosts   []string // further names in the Host header; "*" = all. With keys all are allowed
 	AllowedOrigins []string // of pages that may send requests; "*" = all; nil = none
@@ -45,6 +47,7 @@ type Config struct {
 	Strict         bool          // refuse unknown request fields
 	DrainTimeout   time.Duration // how long requests may go on once Serve is told to end
 	AccessLog      bool
+	OpenMetrics    bool        // /metrics is answered without a key
 	LooseHeaders   bool        // leave headers of gpt-oss to the model, to compare with servers that do
 	Limits         *limits.Set // nil = defaults; see Reload
 	Archive        Archive     // of responses; nil = none is kept
@@ -52,6 +55,8 @@ type Config struct {
 	TLS            *tls.Config // nil = plain HTTP
 	Page           bool        // answer / with the page of package web
 	Toolbox        api.Toolbox // what the server runs for models; nil = nothing
+
+	Tracer *trace.Tracer // tells a collector of requests; nil = nobody is told
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source

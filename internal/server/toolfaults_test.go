@@ -110,7 +110,7 @@ func TestToolClientGone(t *testing.T) {
 			leave()
 			<-left
 			leaves(t, path+more, pid)
-			g.idle()
+			g.agree()
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestToolCancelled(t *testing.T) {
 	if of := fold(t, streamed(t, g.do("GET", "/v1/responses/"+id+"?stream=true", ""))); !reflect.DeepEqual(of, made) {
 		t.Errorf("followed %v\nwant %v", of, made)
 	}
-	g.idle()
+	g.agree()
 }
 
 // TestToolDeadline: the time that a request may take ends its tool, with an answer that says so or
@@ -145,7 +145,7 @@ func TestToolDeadline(t *testing.T) {
 		for pid := range children(t) {
 			leaves(t, "deadline", pid)
 		}
-		g.idle()
+		g.agree()
 	}
 }
 

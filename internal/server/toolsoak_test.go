@@ -153,6 +153,6 @@ func TestToolConversations(t *testing.T) {
 			t.Errorf("conversation %d does not have %q:\n%s", i, want, text)
 		}
 	}
-	g.idle()
+	g.agree("Authorization", "Bearer anna")
 	t.Logf("%d conversations alone and together", n)
 }

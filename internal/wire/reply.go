@@ -550,6 +550,11 @@ type TokenizeReply struct {
 	TokenStrs   []string `json:"token_strs"`
 }
 
+// Rendered is the prompt of a request in replies of the render routes.
+type Rendered struct {
+	TokenIDs []int32 `json:"token_ids"`
+}
+
 // DetokenizeReply is the reply of /detokenize.
 type DetokenizeReply struct {
 	Prompt string `json:"prompt"`

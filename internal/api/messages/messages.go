@@ -101,6 +101,7 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 		MaxTokens: req.Chat.MaxTokens, Constraint: constraint, Parser: func() chat.Parser { return model.Format.Parser(known) },
 		HideReasoning: !req.Thinking, Items: true, OneCall: rules.OneCall}
 	codec := h.codec(w, req, model, len(ids)) // before the job: its id is drawn before the seed
+	gen.ReplyID, gen.ModelName, gen.Observer = codec.reply.ID, req.Chat.Model, caller.Observer
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
 		return nil, err

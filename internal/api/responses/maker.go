@@ -54,7 +54,9 @@ func (h *Handler) maker(req *request) *maker {
 
 // start gives the request to the engine.
 func (m *maker) start(ctx context.Context) (err error) {
-	m.job, err = m.h.service.Start(ctx, m.req.generation(m.h.front, m.object.ID))
+	gen := m.req.generation(m.h.front, m.object.ID)
+	gen.ReplyID, gen.ModelName, gen.Observer = m.object.ID, m.req.Model, m.req.caller.Observer
+	m.job, err = m.h.service.Start(ctx, gen)
 	return err
 }
 

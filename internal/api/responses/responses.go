@@ -211,7 +211,7 @@ func (h *Handler) prepare(ctx context.Context, w *api.Reply, caller *api.Caller,
 	if err := h.offer(ctx, w, req); err != nil {
 		return nil, err
 	}
-	past, err := h.converse(req, links)
+	past, err := h.converse(w, req, links)
 	if err != nil {
 		return nil, err
 	}

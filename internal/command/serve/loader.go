@@ -19,6 +19,7 @@ import (
 	"ossian/internal/config"
 	"ossian/internal/engine"
 	"ossian/internal/host"
+	"ossian/internal/kvevents"
 	"ossian/internal/limits"
 	"ossian/internal/load"
 	"ossian/internal/metrics"
@@ -34,8 +35,9 @@ type loader struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	metrics *metrics.Server
-	name    string // in requests
-	version string // of the program
+	name    string              // in requests
+	version string              // of the program
+	events  *kvevents.Publisher // of cached prefixes; nil = nobody is told
 	room    *room
 	waiting func() int // requests for the model
 	several bool       // there are other models
@@ -191,6 +193,10 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 	if format != nil {
 		hosted.Stops = format.Stops()
 	}
+	var prefixes func() engine.PrefixObserver
+	if ld.events != nil {
+		prefixes = func() engine.PrefixObserver { return ld.events.Observer() }
+	}
 	// The engine counts its steps in metrics that ask the engine what there is: they are made
 	// after it, before it has a request.
 	info := first.Info()
@@ -200,6 +206,7 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 		Sched:    sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
 		StepTime: ld.cfg.StepTime,
 		Open:     open,
+		Prefixes: prefixes,
 		Step:     func(tokens int, took time.Duration) { modelMetrics.Step(tokens, took) },
 	}, ld.log)
 	if err != nil {

@@ -52,9 +52,13 @@ func TestOPS6Mixed(t *testing.T) {
 		{"/v1/chat/completions", `{"model":%q,"messages":[{"role":"user","content":%q}],"max_tokens":12,"temperature":0,"stream":true}`},
 		{"/v1/messages", `{"model":%q,"messages":[{"role":"user","content":%q}],"max_tokens":6,"temperature":0}`},
 		{"/v1/responses", `{"model":%q,"input":%q,"max_output_tokens":6,"temperature":0,"store":false}`},
+		{"/v1/chat/completions/render", `{"model":%q,"messages":[{"role":"user","content":%q}]}`},
 		{"/tokenize", `{"model":%q,"prompt":%q}`},
 	}
 	const chosen = 1 // of kinds
+	generates := func(kind int) bool {
+		return kinds[kind].route != "/tokenize" && !strings.HasSuffix(kinds[kind].route, "/render")
+	}
 	for _, resident := range []int{1, 2} {
 		t.Run(strconv.Itoa(resident), func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -73,14 +77,14 @@ func TestOPS6Mixed(t *testing.T) {
 					for prompt := range prompts {
 						r := request{kind, model, prompt}
 						status, reply := ask(r)
-						if status != http.StatusOK || (kinds[kind].route != "/tokenize" && !strings.Contains(reply, `"model":"`+models[model]+`"`)) {
+						if status != http.StatusOK || (generates(kind) && !strings.Contains(reply, `"model":"`+models[model]+`"`)) {
 							t.Fatalf("%+v: %d %s", r, status, reply)
 						}
 						if kind == chosen && !regexp.MustCompile(`"text":"(yes|no|perhaps)"`).MatchString(reply) {
 							t.Errorf("%+v: %s: none of the choices, as with a form of the other model", r, reply)
 						}
 						alone[r] = reply
-						if kinds[kind].route != "/tokenize" {
+						if generates(kind) {
 							counted[model]++
 						}
 					}
@@ -104,7 +108,7 @@ func TestOPS6Mixed(t *testing.T) {
 						if status, reply := ask(r); status != http.StatusOK || reply != alone[r] {
 							t.Errorf("%+v: %d %s\nalone %s", r, status, reply, alone[r])
 						}
-						if kinds[r.kind].route != "/tokenize" {
+						if generates(r.kind) {
 							mu.Lock()
 							counted[r.model]++
 							mu.Unlock()

@@ -25,6 +25,8 @@ import (
 	"ossian/internal/metrics"
 	"ossian/internal/server"
 	"ossian/internal/terminal"
+	"ossian/internal/tools/registry"
+	"ossian/internal/trace"
 )
 
 // Command returns the command.
@@ -48,10 +50,14 @@ func Command() *cobra.Command {
 			if _, err := cfg.TLS(); err != nil { // before a port is open, and with --explain, too
 				return err
 			}
+			if _, _, err := checkOutlets(cfg, command.Version(), src.Env); err != nil {
+				return err
+			}
 			if cfg.Settings.Explain {
 				return explain(cfg, cmd.OutOrStdout())
 			}
 			outliveReaders()
+			defer command.OnSecondSignal(registry.KillAll)()
 			l, err := openPort(cfg)
 			if err != nil {
 				return err
@@ -109,7 +115,7 @@ func openPort(cfg *config.Config) (net.Listener, error) {
 func serve(ctx context.Context, cfg *config.Config, src config.Source, listener net.Listener, status io.Writer) error {
 	defer listener.Close()
 	version := command.Version()
-	counters := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
+	counters := metrics.New(metrics.Config{Version: version, Revision: command.Revision(), Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
 	level, lines := new(slog.LevelVar), newLogWriter(status, counters.LogDropped)
 	defer lines.close()
 	log := logger(cfg, level, lines, terminal.Is(status))
@@ -133,13 +139,16 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 		return err
 	}
 	defer shed.close()
+	told, err := openOutlets(cfg, version, src.Env, log, counters)
+	if err != nil {
+		return err
+	}
+	defer told.close()
 	// SIGHUP is caught before anybody can know the address and send one.
-	srv := newServer(cfg, version, models, kept, shed, log, counters, secure)
-	hup := make(chan os.Signal, 1)
-	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
-	signal.Notify(hup, syscall.SIGHUP)
+	srv := newServer(cfg, version, models, kept, shed, log, counters, secure, told.tracer)
+	hup, outlives := catchHangups()
 	defer signal.Stop(hup)
-	fmt.Fprintf(lines, "listening on %s://%s\n", secure.scheme(), listener.Addr())
+	announce(lines, secure.scheme(), listener.Addr(), os.Getenv)
 	showPage(cfg, secure.scheme(), listener.Addr(), lines)
 	var reloading sync.WaitGroup
 	defer reloading.Wait()
@@ -164,6 +173,26 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	return errors.Join(err, failed)
 }
 
+// announce tells the address, and that nobody reaches it where it is the loopback of a container:
+// whoever publishes its port publishes nothing. The image sets container, as systemd-nspawn and
+// Podman do; pods have the address of their cluster.
+func announce(lines io.Writer, scheme string, address net.Addr, getenv func(string) string) {
+	fmt.Fprintf(lines, "listening on %s://%s\n", scheme, address)
+	tcp, ok := address.(*net.TCPAddr)
+	if ok && tcp.IP.IsLoopback() && (getenv("container") != "" || getenv("KUBERNETES_SERVICE_HOST") != "") {
+		fmt.Fprintln(lines, "nobody outside this container reaches it: --host 0.0.0.0 with --api-key-file lets others connect")
+	}
+}
+
+// catchHangups returns where SIGHUP arrives, and whether the process was told to outlive its
+// terminal.
+func catchHangups() (hup chan os.Signal, outlives bool) {
+	hup = make(chan os.Signal, 1)
+	outlives = signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
+	signal.Notify(hup, syscall.SIGHUP)
+	return hup, outlives
+}
+
 // Start serves in this process, as ossian serve would with the arguments and no settings
 // from the environment, until ctx ends. It returns the server's address when the port is
 // open and the model not yet loaded; ended gets how it ends.
@@ -183,14 +212,15 @@ func Start(ctx context.Context, args []string, log io.Writer) (address string, e
 }
 
 // newServer returns the HTTP side of the settings.
-func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, shed *toolshed, log *slog.Logger, counters *metrics.Server, secure *certificates) *server.Server {
+func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, shed *toolshed, log *slog.Logger, counters *metrics.Server, secure *certificates, tracer *trace.Tracer) *server.Server {
 	hosts := cfg.AllowedHosts
 	if (cfg.Insecure || cfg.Vouched()) && len(hosts) == 0 {
 		hosts = []string{"*"} // other machines are let in under whatever name they know
 	}
 	return server.New(server.Config{
-		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
+		Version: version, Revision: command.Revision(), Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(), Toolbox: shed.toolbox(), Page: cfg.Page,
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
+		Tracer: tracer, Toolbox: shed.toolbox(), Page: cfg.Page,
 	}, models, log, counters)
 }

@@ -39,7 +39,7 @@ func shop(t *testing.T, name string) *mcptest.Peer {
 // TestTools: the built-in model asks a server of MCP, and says what that said. What does not
 // work is told, and stops nothing.
 func TestTools(t *testing.T) {
-	url := commandtest.Serve(t, command.Root(Command()), "--store", "memory", "--tool-server", shop(t, "shop").Address, "gone=127.0.0.1:1", "demo", "--browser-corpus", t.TempDir(), "--python-backend", "off")
+	url := commandtest.Serve(t, command.Root(Command()), "--store", "memory", "--tool-server", shop(t, "shop").Address, "gone=127.0.0.1:1", "127.0.0.1:2", "demo", "--browser-corpus", t.TempDir(), "--python-backend", "off")
 	r := commandtest.Post(t, url+"/v1/chat/completions", `{"messages":[{"role":"user","content":"What is the price of a harp?"}],"tools":[{"type":"mcp","server_label":"shop"}],"temperature":0}`)
 	var reply struct {
 		Choices []struct{ Message struct{ Content string } }
@@ -60,7 +60,7 @@ func TestTools(t *testing.T) {
 		return string(text)
 	}
 	told := get("/metrics")
-	for _, want := range []string{`ossian_tool_server_up{kind="mcp",server="shop"} 1`, `ossian_tool_server_up{kind="mcp",server="gone"} 0`, `ossian_tool_server_up{kind="browser",server="browser"} 1`,
+	for _, want := range []string{`ossian_tool_server_up{kind="mcp",server="shop"} 1`, `ossian_tool_server_up{kind="mcp",server="gone"} 0`, `ossian_tool_server_up{kind="mcp",server="127.0.0.1:2"} 0`, `ossian_tool_server_up{kind="browser",server="browser"} 1`,
 		`ossian_tool_server_up{kind="python",server="python"} 0`, `ossian_tool_calls_total{outcome="ok",tool="shop"} 1`} {
 		if !strings.Contains(told, want) {
 			t.Errorf("metrics have no %s", want)
