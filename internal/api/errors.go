@@ -78,6 +78,9 @@ func Public(err error) *wire.Error {
 	if e, ok := errors.AsType[*host.WithdrawnError](err); ok {
 		return &wire.Error{Message: e.Error(), Type: wire.TypeOverloaded, Code: wire.CodeUnloaded}
 	}
+	if e, ok := errors.AsType[*host.LoadError](err); ok {
+		return &wire.Error{Message: e.Error(), Type: wire.TypeOverloaded, Code: wire.CodeLoadFailed, Retry: e.Seconds()}
+	}
 	if errors.Is(err, engine.ErrInvalid) {
 		_, why, _ := strings.Cut(err.Error(), engine.ErrInvalid.Error()+": ")
 		return wire.Invalid("", why)
@@ -88,6 +91,7 @@ func Public(err error) *wire.Error {
 	}{
 		{engine.ErrQueueFull, wire.TypeRateLimit, wire.CodeQueueFull, "too many requests wait; try again"},
 		{engine.ErrQueueTokens, wire.TypeRateLimit, wire.CodeQueueFull, "too many prompt tokens wait; try again"},
+		{host.ErrQueueFull, wire.TypeRateLimit, wire.CodeQueueFull, "too many requests wait for their model; try again"},
 		{engine.ErrRestarting, wire.TypeOverloaded, wire.CodeOverloaded, "the engine restarts after a fault; try again"},
 		{engine.ErrDraining, wire.TypeOverloaded, wire.CodeDraining, "the server is shutting down; try again"},
 		{engine.ErrStopped, wire.TypeOverloaded, wire.CodeDraining, "the server is shutting down; try again"},

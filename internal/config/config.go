@@ -23,7 +23,9 @@ import (
 
 // Settings are the values in force. Zero means automatic where a comment says so.
 type Settings struct {
-	Model       string   // name or path; "" = the default model
+	Model       string   // name or path of the first; "" = the default model
+	Models      []Named  // all; nil = the default one
+	Resident    int      // of these, in memory at once
 	Device      string   // auto, cpu, cuda, cuda:N, sim:MACHINE
 	ServedNames []string // names that requests may use; nil = the model's own
 	Template    string   // file or text of a chat template; "" = the model's own
@@ -287,6 +289,9 @@ func (c *Config) check() error {
 			return fmt.Errorf("--host %s lets other machines connect: set --api-key (or OSSIAN_API_KEY), or --insecure if everyone may use this server", settings.Host)
 		}
 		c.Notes = append(c.Notes, "--insecure: everyone who reaches "+settings.Host+" may use this server")
+	}
+	if err := c.checkModels(); err != nil {
+		return err
 	}
 	if settings.ClientCAFile != "" && settings.ClientCerts == tls.NoClientCert {
 		c.Notes = append(c.Notes, "--ssl-ca-certs: no client is asked for a certificate; --ssl-cert-reqs 2 demands one of each")

@@ -29,9 +29,11 @@ func rows() []row {
 // networkRows are about clients: addresses, access, connections, logs.
 func networkRows() []row {
 	return []row{
-		{name: "model", help: "name or path; also the first argument without a flag", why: "no model was named",
-			set: func(s *Settings, p parsed) error { s.Model = p.text; return nil }},
-		{name: "served-model-name", kind: list, help: "names that requests may use; the first is reported", why: "the model's own name",
+		{name: "model", kind: list, single: true, takes: "[NAME=]MODEL", help: "name or path, also the first argument without a flag; of several NAME=MODEL, once for each", why: "no model was named",
+			set: func(s *Settings, p parsed) (err error) { s.Model, s.Models, err = models(p.list); return err }},
+		{name: "models-resident", kind: integer, def: one("1"), min: 1, max: 64, help: "of several models, how many are in memory at once, each with an equal share of it", why: "each has the whole memory",
+			set: func(s *Settings, p parsed) error { s.Resident = p.n; return nil }},
+		{name: "served-model-name", kind: list, help: "names that requests may use; the first is reported; of several models, those of the one without NAME=", why: "the model's own name",
 			set: func(s *Settings, p parsed) (err error) { s.ServedNames, err = names(p.list, "a name"); return err }},
 		{name: "chat-template", help: "Jinja file, or text in one line, in place of the model's own; not for gpt-oss, whose format is fixed", why: "the model's own",
 			set: func(s *Settings, p parsed) error { s.Template = p.text; return nil }},

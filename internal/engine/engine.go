@@ -209,6 +209,9 @@ func (e *Engine) Places() (all, together int) {
 	return e.maxStreams, e.maxStreams - e.cfg.Sched.MaxQueue
 }
 
+// Device returns what computes.
+func (e *Engine) Device() string { return e.info.Name }
+
 // QueueTokens returns how many prompt tokens may wait, 0 = any.
 func (e *Engine) QueueTokens() int { return e.cfg.Sched.MaxQueueTokens }
 

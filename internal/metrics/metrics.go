@@ -22,6 +22,7 @@ type Server struct {
 	registry *prometheus.Registry
 	prefix   string
 	hidden   bool
+	models   map[string]*Model // by name; one goroutine at a time adds to them
 
 	requests    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
@@ -53,7 +54,7 @@ func New(cfg Config) *Server {
 	if cfg.Prefix == "" {
 		cfg.Prefix = "vllm"
 	}
-	server := &Server{registry: prometheus.NewRegistry(), prefix: cfg.Prefix, hidden: cfg.Hidden,
+	server := &Server{registry: prometheus.NewRegistry(), prefix: cfg.Prefix, hidden: cfg.Hidden, models: map[string]*Model{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total",
 			Help: "HTTP requests, by route, method and class of status."}, []string{"handler", "method", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",

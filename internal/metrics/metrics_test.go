@@ -274,3 +274,46 @@ func BenchmarkScrape(b *testing.B) {
 }
 
 var _ prometheus.Collector = (*collector)(nil)
+
+// TestRest: a model that goes out of memory and comes back counts on; what there is of it now, and
+// how it was set up, is told only while it is there.
+func TestRest(t *testing.T) {
+	s, line := New(Config{}), 0
+	s.Announce("m", 100, func() int { return line })
+	load := func(threads, steps int) *Model {
+		return s.Model(ModelConfig{Name: "m", MaxLen: 100, Threads: threads, Line: func() int { return line },
+			Snapshot: func() Snapshot {
+				return Snapshot{Running: 2, Waiting: 3, Steps: uint64(steps), Groups: []Group{{Free: 7}}}
+			}})
+	}
+	expect := func(when string, loads, steps, running, waiting int, there bool) {
+		t.Helper()
+		text := scrape(t, s, "")
+		for name, want := range map[string]int{"ossian_model_loads_total": loads, "ossian_steps_total": steps, "vllm:num_requests_running": running, "vllm:num_requests_waiting": waiting} {
+			if line := fmt.Sprintf("\n%s{engine=\"0\",model_name=\"m\"} %d\n", name, want); !strings.Contains(text, line) {
+				t.Errorf("%s: no line %q", when, line)
+			}
+		}
+		for _, name := range []string{"\nossian_config_info{", "\nossian_cpu_info{", "\nvllm:cache_config_info{", "\nossian_kv_blocks{"} {
+			if strings.Contains(text, name) != there {
+				t.Errorf("%s: %q is there: %v", when, name, !there)
+			}
+		}
+	}
+	expect("before", 0, 0, 0, 0, false)
+	m := load(1, 5)
+	m.Ended(Sequence{Finish: FinishStop})
+	expect("loaded", 1, 5, 2, 3, true)
+	m.Rest()
+	m.Rest()
+	line = 4
+	expect("gone", 1, 5, 0, 4, false)
+	if again := load(2, 10); again != m {
+		t.Error("the model has other metrics")
+	}
+	m.Ended(Sequence{Finish: FinishStop})
+	expect("back", 2, 15, 2, 7, true)
+	if text := scrape(t, s, ""); !strings.Contains(text, `finished_reason="stop",model_name="m"} 2`) || !strings.Contains(text, `threads="2"} 1`) {
+		t.Errorf("what was counted or set up is not that of both times:\n%s", text)
+	}
+}

@@ -16,6 +16,8 @@ type Model struct {
 	salvaged   *prometheus.CounterVec
 	reasoning  prometheus.Counter
 	labels     prometheus.Labels
+	live       *collector
+	info       *info
 
 	ttft, itl, tpot                             []prometheus.Histogram // more than one with a hidden twin
 	e2e, queue, inference, prefill, decode      prometheus.Histogram
@@ -36,6 +38,7 @@ type ModelConfig struct {
 	Memory        float64           // gpu_memory_utilization as configured; 0 = not given
 	Settings      map[string]string // further settings in force and what would be automatic, by name: labels of ossian_config_info
 	Snapshot      func() Snapshot   // called at each scrape, from any goroutine; must not wait for the loop
+	Line          func() int        // requests that wait for the model to be in memory, beside those of Snapshot; nil = none
 }
 
 // Snapshot is the state of an engine. Counters never fall.
@@ -50,6 +53,9 @@ type Snapshot struct {
 	PrefixQueries, PrefixHits          uint64 // prompt tokens of sequences that have begun: looked up, found
 	Recomputed                         uint64 // tokens computed again after preemption
 	Preemptions, Steps, Stalls, Starts uint64 // Starts: of the loop, 1 + restarts
+
+	Asleep bool   // the model is not in memory
+	Loads  uint64 // times that it was brought there
 }
 
 // Group is the state of one group of KV blocks: free + cached + held = all.
@@ -127,8 +133,13 @@ func powersOfTwo(from, to int) []float64 {
 	return out
 }
 
-// Model adds a model. Its name must not have been added before.
+// Model adds a model. One that has been added before, and rests, goes on: its counters and
+// histograms, with the buckets that they had, count on.
 func (s *Server) Model(cfg ModelConfig) *Model {
+	if known := s.models[cfg.Name]; known != nil {
+		known.wake(s, &cfg)
+		return known
+	}
 	build := builder{s, prometheus.Labels{"model_name": cfg.Name, "engine": "0"}}
 	tokens := oneTwoFive(cfg.MaxLen)
 	model := &Model{labels: build.labels,
@@ -153,7 +164,10 @@ func (s *Server) Model(cfg ModelConfig) *Model {
 		model.tpot = append(model.tpot, build.histogram("time_per_output_token_seconds", "Old name of request_time_per_output_token_seconds.", itlBuckets))
 	}
 	build.counters(model)
-	s.registry.MustRegister(newCollector(s, cfg, build.labels))
+	model.live, model.info = newCollector(s, build.labels), &info{}
+	model.wake(s, &cfg)
+	s.registry.MustRegister(model.live, model.info)
+	s.models[cfg.Name] = model
 	return model
 }
 
@@ -270,10 +284,9 @@ func between(h prometheus.Histogram, from, to time.Time) {
 
 // collector turns one snapshot per scrape into samples.
 type collector struct {
-	snapshot func() Snapshot
-	rows     []row
-	blocks   *prometheus.Desc // by group and state
-	constant []prometheus.Metric
+	state  *state
+	rows   []row
+	blocks *prometheus.Desc // by group and state
 }
 
 // A row is one sample of a snapshot.
@@ -284,13 +297,9 @@ type row struct {
 	label []string
 }
 
-// newCollector returns the collector of a model: the table's rows, and the three that say
-// how it was set up.
-func newCollector(server *Server, cfg ModelConfig, labels prometheus.Labels) *collector {
-	made := &collector{snapshot: cfg.Snapshot, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels)}
-	if made.snapshot == nil {
-		made.snapshot = func() Snapshot { return Snapshot{} }
-	}
+// newCollector returns the collector of a model: the table's rows.
+func newCollector(server *Server, labels prometheus.Labels) *collector {
+	made := &collector{state: &state{}, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels)}
 	for _, entry := range table {
 		if entry.hidden && !server.hidden {
 			continue
@@ -309,9 +318,6 @@ func newCollector(server *Server, cfg ModelConfig, labels prometheus.Labels) *co
 		}
 		made.rows = append(made.rows, row{prometheus.NewDesc(name, entry.help, nil, fixed), entry.kind, entry.value, nil})
 	}
-	made.constant = append(made.constant, prometheus.MustNewConstMetric(cacheInfo(server, cfg, labels), prometheus.GaugeValue, 1),
-		prometheus.MustNewConstMetric(cpuInfo(cfg, labels), prometheus.GaugeValue, 1),
-		prometheus.MustNewConstMetric(configInfo(cfg, labels), prometheus.GaugeValue, 1))
 	return made
 }
 
@@ -348,14 +354,11 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- r.desc
 	}
 	ch <- c.blocks
-	for _, m := range c.constant {
-		ch <- m.Desc()
-	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	snapshot := c.snapshot()
+	snapshot := c.state.now()
 	for _, r := range c.rows {
 		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&snapshot))
 	}
@@ -364,8 +367,5 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Free), name, "free")
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Cached), name, "cached")
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Held), name, "held")
-	}
-	for _, m := range c.constant {
-		ch <- m
 	}
 }

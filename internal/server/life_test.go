@@ -250,7 +250,7 @@ func TestService(t *testing.T) {
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "/version", `{"revision":"abc","version":"1.2.3"}`}, {"GET", "/load", `{"server_load":0}`}, {"GET", "/ready", ""}, {"GET", "/ping", ""}, {"POST", "/ping", ""},
 		{"HEAD", "/v1/models", ""}, {"HEAD", "/metrics", ""},
-		{"GET", "/v1/models/test-model", `{"id":"test-model","object":"model","created":1700000000,"owned_by":"ossian","root":"root","parent":null,"max_model_len":4096,"context_window":4096,"capabilities":["completion","chat","tools"],"permission":[]}`},
+		{"GET", "/v1/models/test-model", `{"id":"test-model","object":"model","created":1700000000,"owned_by":"ossian","root":"root","parent":null,"max_model_len":4096,"context_window":4096,"capabilities":["completion","chat","tools"],"permission":[],"status":{"value":"loaded"}}`},
 	} {
 		if r := g.do(c.method, c.path, ""); r.status != 200 || r.body != c.body {
 			t.Errorf("%s %s: %d %s", c.method, c.path, r.status, r.body)

@@ -56,6 +56,14 @@ func (s *Server) observe(r *http.Request, rt *route, received time.Time) *observ
 
 const providerName = "ossian"
 
+// modelOf is the reported name of a request's model; "" = it is not known which of several that is.
+func (s *Server) modelOf(caller *api.Caller) string {
+	if caller.Label.Model == "" && !s.host.Several() {
+		return s.host.Names()[0]
+	}
+	return caller.Label.Model
+}
+
 // serverAddress is where the request was sent to, as the client knows it.
 func serverAddress(r *http.Request) []trace.Attribute {
 	host, port := r.Host, ""
@@ -212,7 +220,10 @@ func (o *observed) done() {
 
 // record adds the request to the histograms.
 func (o *observed) record(now time.Time) {
-	common := []trace.Attribute{{Key: "gen_ai.operation.name", Value: o.operation}, {Key: "gen_ai.provider.name", Value: providerName}, {Key: "gen_ai.request.model", Value: o.model}}
+	common := []trace.Attribute{{Key: "gen_ai.operation.name", Value: o.operation}, {Key: "gen_ai.provider.name", Value: providerName}}
+	if o.model != "" {
+		common = append(common, trace.Attribute{Key: "gen_ai.request.model", Value: o.model})
+	}
 	with := func(key, value string) []trace.Attribute {
 		return append(slices.Clip(common), trace.Attribute{Key: key, Value: value})
 	}

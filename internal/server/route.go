@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/generate"
-	"ossian/internal/host"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
@@ -157,7 +155,7 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 		if seen != nil {
 			caller.Observer = seen
 			// Behind the reply, and also when the handler panics.
-			defer func() { seen.replied(w.Status, s.front.Model, err) }()
+			defer func() { seen.replied(w.Status, s.modelOf(caller), err) }()
 		}
 		err = s.serve(w, r, rt, caller)
 	}
@@ -242,7 +240,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	}
 	caller.Tenant = tenant
 	if rt != nil {
-		caller.Label = board.Label{ID: w.ID, Route: rt.path, Model: s.host.Names[0]}
+		caller.Label = board.Label{ID: w.ID, Route: rt.path}
 	}
 	// Only whoever may ask learns which routes there are.
 	switch {
@@ -280,7 +278,7 @@ func (s *Server) serve(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 			return err
 		}
 	}
-	defer caller.Release()
+	defer caller.Leave()
 	body, err := s.body(w, r, caller)
 	if err != nil {
 		return err
@@ -291,20 +289,20 @@ func (s *Server) serve(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 // accepting refuses work before its body is read where it would be refused anyway
 // (ADM-4).
 func (s *Server) accepting() error {
+	leases := s.host.Resident()
+	defer release(leases)
 	if s.draining.Load() {
-		if model, err := s.host.Find(""); err == nil {
-			s.service.Rejected(model, engine.ErrDraining)
+		for _, lease := range leases {
+			s.service.Rejected(lease.Model, engine.ErrDraining)
 		}
 		return engine.ErrDraining
 	}
-	model, err := s.host.Find("")
-	if errors.Is(err, host.ErrLoading) {
-		return nil // an unknown name is worth its own error
+	if len(leases) != 1 || s.host.Several() {
+		return nil // it may wait for its model; an unknown name is worth its own error
 	}
-	if err == nil {
-		if err = model.Engine.Accepting(); err != nil {
-			s.service.Rejected(model, err)
-		}
+	err := leases[0].Engine.Accepting()
+	if err != nil {
+		s.service.Rejected(leases[0].Model, err)
 	}
 	return err
 }

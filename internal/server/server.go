@@ -105,7 +105,7 @@ type Server struct {
 	responses   *responses.Handler
 }
 
-// New returns a server of the host's model.
+// New returns a server of the host's models.
 func New(cfg Config, models *host.Host, log *slog.Logger, counters *metrics.Server) *Server {
 	return newServer(cfg, models, log, counters, nil)
 }
@@ -124,7 +124,7 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: counters.Handler(), roster: newRoster(), leaving: make(chan struct{}), began: time.Now()}
 	s.leave = sync.OnceFunc(func() { close(s.leaving) })
 	s.Reload(cfg.Keys, cfg.Limits)
-	s.front = api.New(api.Config{Model: models.Names[0], Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
+	s.front = api.New(api.Config{Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
 		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField, Toolbox: cfg.Toolbox})
 	s.service = generate.New(generate.Config{Host: models, Limits: s.lim, Metrics: counters, Log: log, Random: cfg.Random, Seed: cfg.Seed,
 		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &s.replies, Board: &s.board, Vocabulary: vocabulary})
@@ -198,11 +198,12 @@ func (s *Server) drain() {
 	s.draining.Store(true)
 	s.leave()
 	s.metrics.Ready(false)
-	if _, err := s.host.Find(""); err != nil {
-		return // without a model nobody waits for a reply
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
+	if !s.host.Busy() {
+		_ = s.host.Drain(ctx) // nobody gets in line any more
+		return                // without a model nobody waits for a reply
+	}
 	s.log.Info("draining: running requests may finish; another Ctrl-C or SIGTERM ends at once, without them", "requests", s.load.Load(), "timeout", s.cfg.DrainTimeout)
 	if err := s.host.Drain(ctx); err != nil {
 		s.log.Warn("requests were cut off", "error", err)

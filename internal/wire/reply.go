@@ -525,6 +525,15 @@ type Model struct {
 	ContextWindow int      `json:"context_window"`
 	Capabilities  []string `json:"capabilities"`
 	Permission    []string `json:"permission"` // []
+
+	Status ModelStatus `json:"status"`
+}
+
+// A ModelStatus is where a model stands, as llama.cpp's router tells it: what is not loaded is
+// loaded when a request asks for it.
+type ModelStatus struct {
+	Value  string `json:"value"` // unloaded, loading, loaded, unloading
+	Failed bool   `json:"failed,omitempty"`
 }
 
 // ModelList is the reply of /v1/models.

@@ -79,7 +79,7 @@ func run(ctx context.Context, file string, tools []string, status io.Writer) err
 	if err != nil {
 		return err
 	}
-	h, err := host.New(host.Card{Names: []string{name}, Root: name, Created: time.Now(), MaxLen: maxLen})
+	h, err := host.New(host.Config{}, host.Card{Names: []string{name}, Root: name, Created: time.Now(), MaxLen: maxLen})
 	if err != nil {
 		return err
 	}
@@ -107,11 +107,11 @@ func run(ctx context.Context, file string, tools []string, status io.Writer) err
 	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // answers go on while the server drains
 	go func() {
 		defer close(hosted)
-		if err := h.Run(hostCtx, func(context.Context) (*host.Model, error) { return m, nil }); err != nil && hostCtx.Err() == nil {
+		if err := h.Run(hostCtx, func(context.Context, *host.Card) (*host.Model, error) { return m, nil }); err != nil && hostCtx.Err() == nil {
 			cancel(err)
 		}
 	}()
-	for _, err := h.Find(name); err != nil && ctx.Err() == nil; _, err = h.Find(name) {
+	for !h.Available() && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Fprintf(status, "listening on http://%s\nmodel loaded\n", l.Addr())

@@ -41,8 +41,8 @@ func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, bo
 
 // Render answers POST /v1/chat/completions/render: the ids that the same body would have
 // computed, and the same errors up to there. The engine has no part in it.
-func (h *Handler) Render(w *api.Reply, r *http.Request, _ *api.Caller, body []byte) error {
-	made, err := h.prepare(w, r, body)
+func (h *Handler) Render(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	made, err := h.prepare(w, r, caller, body)
 	if err != nil {
 		return err
 	}
@@ -66,11 +66,11 @@ type prepared struct {
 
 // prepare takes a request through its stages up to the ids of its prompt: each may refuse it, so
 // their order is the order in which errors are found.
-func (h *Handler) prepare(w *api.Reply, r *http.Request, body []byte) (made prepared, err error) {
+func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (made prepared, err error) {
 	if made.req, made.field, err = h.decode(w, r, body); err != nil {
 		return made, err
 	}
-	if made.model, err = h.service.Find(made.req.Model); err != nil {
+	if made.model, err = caller.Model(r.Context(), h.service, made.req.Model); err != nil {
 		return made, err
 	}
 	if err = h.later(made.req); err != nil {
@@ -92,7 +92,7 @@ func (h *Handler) prepare(w *api.Reply, r *http.Request, body []byte) (made prep
 // deliver takes a request through the stages behind its prompt. kept: the request stays in memory
 // until the answers have ended.
 func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (delivery *api.Delivery, kept bool, err error) {
-	made, err := h.prepare(w, r, body)
+	made, err := h.prepare(w, r, caller, body)
 	if err != nil {
 		return nil, false, err
 	}

@@ -35,8 +35,8 @@ func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, bo
 
 // Render answers POST /v1/completions/render: the ids of each prompt that the same body would have
 // computed, and the same errors up to there. The engine has no part in it.
-func (h *Handler) Render(w *api.Reply, _ *http.Request, _ *api.Caller, body []byte) error {
-	req, model, prompts, err := h.prepare(w, body)
+func (h *Handler) Render(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	req, model, prompts, err := h.prepare(w, r, caller, body)
 	if err != nil {
 		return err
 	}
@@ -52,11 +52,11 @@ func (h *Handler) Render(w *api.Reply, _ *http.Request, _ *api.Caller, body []by
 
 // prepare takes a request through its stages up to the ids of its prompts: each may refuse it, so
 // their order is the order in which errors are found.
-func (h *Handler) prepare(w *api.Reply, body []byte) (req *wire.CompletionRequest, model *host.Model, prompts [][]int32, err error) {
+func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (req *wire.CompletionRequest, model *host.Model, prompts [][]int32, err error) {
 	if req, err = h.decode(w, body); err != nil {
 		return nil, nil, nil, err
 	}
-	if model, err = h.service.Find(req.Model); err != nil {
+	if model, err = caller.Model(r.Context(), h.service, req.Model); err != nil {
 		return nil, nil, nil, err
 	}
 	if later := generate.Later(&req.Sampling); later != nil {
@@ -70,7 +70,7 @@ func (h *Handler) prepare(w *api.Reply, body []byte) (req *wire.CompletionReques
 
 // deliver takes a request through the stages behind its prompts.
 func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
-	req, model, prompts, err := h.prepare(w, body)
+	req, model, prompts, err := h.prepare(w, r, caller, body)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 
@@ -24,6 +25,9 @@ func checkOutlets(cfg *config.Config, version string, env []string) (kvevents.Co
 	told, err := kvevents.ParseConfig(cfg.KVEvents, lookup)
 	if err != nil {
 		return told, trace.Config{}, err
+	}
+	if told.On() && len(cfg.Models) > 1 { // an event does not say of which model it is
+		return told, trace.Config{}, fmt.Errorf("--kv-events-config is for one model, and there are %d: run a server for each, with an endpoint and a topic of its own", len(cfg.Models))
 	}
 	traced, err := trace.FromEnv(version, lookup)
 	return told, traced, err

@@ -29,4 +29,9 @@ func TestServeOutlets(t *testing.T) {
 			t.Errorf("%s %s: %v, want %s\n%s", c.flag, c.variable, err, c.want, log)
 		}
 	}
+	several := []string{"serve", "--port", "0", "--store", "memory", "--log-level", "error", "--model", "a=ossian-tiny", "--model", "b=ossian-tiny"}
+	_, log, err := commandtest.Run(t, root(), append(several, "--kv-events-config", `{"enable_kv_cache_events":true,"endpoint":"tcp://127.0.0.1:9"}`)...)
+	if err == nil || !strings.Contains(err.Error(), "--kv-events-config is for one model, and there are 2") {
+		t.Errorf("several models: %v\n%s", err, log)
+	}
 }

@@ -26,7 +26,7 @@ type choice struct {
 
 // byItself returns the limits of a server of which nobody has asked for fewer sequences,
 // tokens of a step or blocks. Each is what it would be with the other settings as they are.
-func byItself(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading) (limits model.Limits, err error) {
+func byItself(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading, available int64) (limits model.Limits, err error) {
 	seqs, tokens, pools := *cfg, *cfg, *cfg
 	seqs.MaxNumSeqs, tokens.MaxBatchTokens, pools.KVBlocks, pools.MemoryShare = 0, 0, 0, 0
 	for _, asked := range []struct {
@@ -37,7 +37,7 @@ func byItself(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading)
 		{&tokens, func(p plan.Plan) { limits.MaxTokens = p.Limits.MaxTokens }},
 		{&pools, func(p plan.Plan) { limits.Blocks = p.Limits.Blocks }},
 	} {
-		planned, err := planMemory(asked.settings, checkpoint, loading)
+		planned, err := planMemory(asked.settings, checkpoint, loading, available)
 		if err != nil {
 			return limits, err
 		}
