@@ -13,7 +13,7 @@ TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/image/ ./_tools/manife
 .PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench soak-eval
 
-check: fmt vet lint race purego cross generate interop web-test fuzz
+check: fmt vet lint race purego cross generate interop web-test browser fuzz
 
 fmt:
 	@out=$$(gofmt -l cmd docs internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
@@ -228,3 +228,9 @@ web:
 
 web-test:
 	./_tools/web/build.sh --test
+
+# The page in a headless Chromium, as a user sees it. Without a browser it says so and passes,
+# unless REQUIRE_BROWSER=1.
+.PHONY: browser
+browser:
+	./_tools/web/browsertest/run.sh $(MODELS)/browser

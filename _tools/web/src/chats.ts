@@ -64,6 +64,8 @@ class Chats {
   private trees = new Map<string, Tree>(); // of conversations that are open or being answered
   private frame = 0;
   private asked = false;
+  private shown!: () => void;
+  private readonly begun = new Promise<void>((resolve) => (this.shown = resolve)); // until the first conversation is shown, or a new one
 
   async start(): Promise<void> {
     this.channel?.addEventListener("message", (event) => this.hear(event.data));
@@ -81,6 +83,11 @@ class Chats {
 
   // show opens a conversation, "" = a new one.
   async show(id: string): Promise<void> {
+    await this.find(id);
+    this.shown();
+  }
+
+  private async find(id: string): Promise<void> {
     const conversation = this.list.get().find((c) => c.id === id);
     this.missing.set(id !== "" && !conversation && this.loaded.get());
     if (!conversation) {
@@ -146,6 +153,7 @@ class Chats {
 
   // ask sends a question behind the path that is shown, or as a sibling of another.
   async ask(text: string, files: Attachment[], insteadOf?: Message): Promise<void> {
+    await this.begun; // else what is read from the database later would stand in for the question
     let conversation = this.open.get();
     if (!conversation) {
       conversation = { id: newId(), title: titleOf(text || files[0]?.name || ""), created: Date.now(), changed: Date.now(), leaf: "", settings: { ...this.draft.get() }, allowed: [] };

@@ -219,7 +219,7 @@ function Keys() {
       <h2>Key</h2>
       <p>{has ? "A key is kept in this browser and sent to this server only." : "No key is kept here. A server that wants one asks for it."}</p>
       <div class="actions">
-        <button type="button" class="secondary" onClick={() => keyDialog.set(true)}>{has ? "Change the key" : "Enter a key"}</button>
+        <button type="button" class="secondary" data-testid="key-change" onClick={() => keyDialog.set(true)}>{has ? "Change the key" : "Enter a key"}</button>
         {has ? <button type="button" class="secondary" data-testid="key-forget" onClick={() => setKey("", false)}>Forget the key</button> : null}
       </div>
     </section>

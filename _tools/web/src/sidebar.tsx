@@ -49,15 +49,17 @@ export function Sidebar() {
   const listed = found ? all.filter((c) => found.has(c.id)) : all;
   const narrow = useNarrow();
   const panel = useRef<HTMLElement>(null);
+  const back = useRef(false); // whether the focus goes to what has opened the drawer
   useEffect(() => {
-    if (!narrow || !open) return;
-    panel.current?.querySelector<HTMLElement>("a, button")?.focus();
+    if (narrow && open) panel.current?.querySelector<HTMLElement>("a, button")?.focus();
+    if (!open && back.current) document.querySelector<HTMLElement>("[data-testid=menu]")?.focus(); // nothing covers it any more
+    back.current = false;
   }, [open, narrow]);
   const keys = (event: KeyboardEvent) => {
     if (event.key === "Escape" && narrow) {
       event.stopPropagation();
+      back.current = true;
       drawer.set(false);
-      document.querySelector<HTMLElement>("[data-testid=menu]")?.focus();
     }
   };
   return (

@@ -117,10 +117,10 @@ function Step({ item }: { item: Item }) {
 function Call({ title, item, children }: { title: string; item: Item; children?: preact.ComponentChildren }) {
   const status = item.status === "failed" ? "failed" : item.status === "completed" || !item.status ? "" : item.status.replace(/_/g, " ");
   return (
-    <section class="call" aria-label={shown(title)}>
+    <div class="call" role="group" aria-label={shown(title)}>
       <div class="call-head"><span>{shown(title)}</span>{status ? <span class={status === "failed" ? "failed" : "faint"}>{status}</span> : null}</div>
       {children}
-    </section>
+    </div>
   );
 }
 

@@ -1,0 +1,153 @@
+package browsertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asked is a request as its client logs it.
+type asked struct{ input, output, cached int }
+
+// load sends questions to a server, one after another, and returns what the replies say of them.
+func load(t *testing.T, s *server, n int) map[string]asked {
+	t.Helper()
+	log := map[string]asked{}
+	for i := range n {
+		id := fmt.Sprintf("load-%d", i)
+		body := fmt.Sprintf(`{"input":"%d+%d","max_output_tokens":%d}`, 10+i, 20+i, 20+i)
+		r, _ := http.NewRequest(http.MethodPost, s.url+"/v1/responses", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-Request-Id", id)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told struct {
+			Usage struct {
+				Input   int `json:"input_tokens"`
+				Output  int `json:"output_tokens"`
+				Details struct {
+					Cached int `json:"cached_tokens"`
+				} `json:"input_tokens_details"`
+			}
+		}
+		if err := json.NewDecoder(answer.Body).Decode(&told); err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		log[id] = asked{told.Usage.Input, told.Usage.Output, told.Usage.Details.Cached}
+	}
+	return log
+}
+
+const requestRows = `[...document.querySelectorAll("[data-testid=request]")].map((row) => [...row.cells].map((cell) => (cell.querySelector(".id") ?? cell).textContent))`
+
+// tile is the note below a tile.
+func tile(title string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll("[data-testid=tile]")].find((t) => t.querySelector("figcaption").textContent === %q)?.querySelector(".note").textContent`, title)
+}
+
+func TestLive(t *testing.T) {
+	s := serve(t)
+	b := open(t, s.url, "#/live")
+	b.allow("503", "ERR_", "Failed to load resource")
+	b.has("tile")
+	const n = 24
+	log := load(t, s, n)
+	b.until(fmt.Sprintf(`document.querySelectorAll("[data-testid=request][data-state=ended]").length === %d`, n))
+	for _, row := range get[[][]string](b, requestRows) {
+		client, known := log[row[0]]
+		if !known {
+			t.Errorf("the table has a request %q that nobody sent", row[0])
+			continue
+		}
+		got := asked{int(number(t, row[3])), int(number(t, row[5])), int(number(t, row[4]))}
+		if got != client {
+			t.Errorf("%s: the table has %+v, the client %+v", row[0], got, client)
+		}
+		delete(log, row[0])
+	}
+	if len(log) > 0 {
+		t.Errorf("the table has not %v", log)
+	}
+	for title, name := range map[string]string{"Output": "generation_tokens_total", "Prompt": "prompt_tokens_total"} {
+		total := metric(t, s, name)
+		b.until(fmt.Sprintf(`(%s ?? "").replaceAll(",", "") === "%.0f in all"`, tile(title), total))
+	}
+	watchers(t, b, s)
+	restarted(t, b, s)
+}
+
+// watch asks for the list of requests and reports whether it is given.
+func watch(t *testing.T, s *server) (end func(), status int) {
+	t.Helper()
+	answer, err := http.Get(s.url + "/requests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { answer.Body.Close() }, answer.StatusCode
+}
+
+// watchers checks that there are eight, the page among them unless it is hidden.
+func watchers(t *testing.T, b *tab, s *server) {
+	t.Helper()
+	var ends []func()
+	defer func() {
+		for _, end := range ends {
+			end()
+		}
+	}()
+	for len(ends) < 7 {
+		end, status := watch(t, s)
+		if status != http.StatusOK {
+			end()
+			t.Fatalf("watcher %d is refused with %d", len(ends)+2, status)
+		}
+		ends = append(ends, end)
+	}
+	end, status := watch(t, s)
+	end()
+	if status != http.StatusServiceUnavailable {
+		t.Errorf("the ninth watcher gets %d", status)
+	}
+	hide := func(hidden bool) {
+		b.run(evaluate(fmt.Sprintf(`Object.defineProperty(document, "hidden", {configurable: true, get: () => %v}); document.dispatchEvent(new Event("visibilitychange"))`, hidden)))
+	}
+	// A hidden tab leaves its place to another.
+	hide(true)
+	for status = 0; status != http.StatusOK && time.Now().Before(b.limit); {
+		if end, status = watch(t, s); status != http.StatusOK {
+			end()
+		}
+	}
+	if status != http.StatusOK {
+		t.Error("a hidden tab goes on watching")
+	}
+	end()
+	before := b.sent("/metrics")
+	hide(false)
+	for b.sent("/metrics") == before {
+		if time.Now().After(b.limit) {
+			t.Fatal("a tab that is seen again does not go on")
+		}
+	}
+}
+
+// restarted checks that a server that begins anew is followed.
+func restarted(t *testing.T, b *tab, s *server) {
+	t.Helper()
+	s.kill()
+	b.has("live-trouble")
+	again := serve(t, "--port", s.url[strings.LastIndex(s.url, ":")+1:])
+	load(t, again, 2)
+	b.until(`!document.querySelector("[data-testid=live-trouble]")`)
+	b.until(`document.querySelectorAll("[data-testid=request]").length === 2`)
+	b.until(fmt.Sprintf(`(%s ?? "") === "%.0f in all"`, tile("Output"), metric(t, again, "generation_tokens_total")))
+	if text := b.text("live-view"); strings.Contains(text, "NaN") {
+		t.Errorf("the figures behind a restart: %.500s", text)
+	}
+}
