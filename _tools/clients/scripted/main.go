@@ -176,7 +176,8 @@ func (p *play) reply(prompt []int32) []int32 {
 			}
 			break
 		}
-		if !strings.HasPrefix(message, "assistant") {
+		// The rest are results of tools. What an agent says of itself meanwhile is none.
+		if of := func(author string) bool { return strings.HasPrefix(message, author) }; !of("assistant") && !of("developer") && !of("system") {
 			if turn++; turn == 1 {
 				output = lastLine(message)
 			}
