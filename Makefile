@@ -8,12 +8,12 @@ STRINGS     ?= 100000
 PYTHON      ?= python3
 SOAK        ?= 1
 # What ./... leaves out: the go command passes over folders that begin with _.
-TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/web/%,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
+TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/image/ ./_tools/manifests/ ./_tools/web/%,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
-.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
-	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench
+.PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
+	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench soak-eval
 
-check: fmt vet lint race purego cross generate web-test browser fuzz
+check: fmt vet lint race purego cross generate interop web-test browser fuzz
 
 fmt:
 	@out=$$(gofmt -l cmd docs internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
@@ -30,7 +30,7 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal tools/... watch wire/... cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine eval/... generate host hub kv kvevents lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal tools/... trace/... watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja ./internal/grammar
 
 # Without assembly: the kernels, whole models, and what the commands answer.
@@ -51,10 +51,34 @@ cross:
 	CGO_ENABLED=0 GOOS=windows $(GO) build ./...
 
 # What a release consists of, in bin/release: programs for each platform, those for Linux with
-# both forms, reproducible (the first is built twice and compared), notices, a bill of materials, checksums.
-.PHONY: release vuln
+# both forms, reproducible (the first is built twice and compared), the image, manifests, notices,
+# a bill of materials, checksums. VERSION=v1.2.3 builds the commit with that tag and none else;
+# KEY=FILE signs the checksums with a key of ssh-keygen.
+VERSION     ?=
+KEY         ?=
+SOURCE      ?=
+.PHONY: release verify vuln image image-check manifests-check
 release:
-	$(GO) run ./_tools/release -check
+	$(GO) run ./_tools/release -check -version "$(VERSION)" -source "$(SOURCE)" -key "$(KEY)"
+
+# The files of bin/release, or of RELEASE, against their checksums, and these against the
+# signature of somebody in _tools/release/allowed_signers.
+RELEASE     ?= bin/release
+verify:
+	$(GO) run ./_tools/release -verify $(RELEASE)
+
+# The container image alone, in bin/image: an OCI layout for linux/amd64 and linux/arm64. Needs
+# no daemon, no base image and, once its modules are there, no network.
+image:
+	$(GO) run ./_tools/release -image bin/image -version "$(VERSION)" -source "$(SOURCE)"
+
+# The image run by what the machine has for it (Debian: umoci, skopeo, runc, bubblewrap), and
+# the manifests of deploy/ decoded strictly: their module has what the product needs as that is now.
+image-check:
+	cd _tools/image && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+manifests-check:
+	cd _tools/manifests && $(GO) vet -mod=mod ./... && $(GO) test -count=1 -mod=mod ./...
 
 # Known defects in what is linked in, by the database of the Go project. Where that cannot be
 # reached nothing is known, and it says so.
@@ -71,6 +95,10 @@ generate:
 .PHONY: cuda
 cuda:
 	./_tools/cuda/build.sh -d $(MODELS)/cuda --check
+
+# What is sent to other programs, held to decoders that others have written: a module of its own.
+interop:
+	cd internal/_interop && $(GO) vet ./... && $(GO) test ./...
 
 # Each fuzz target for FUZZTIME; seeds always run with go test.
 fuzz:
@@ -104,6 +132,9 @@ soak-bench:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|Resume|KilledSweep|SearchNoise|RandomPublished|Coverage|HostileFiles)' \
 		./internal/stat ./internal/bench/... ./internal/command/bench ./cmd/ossian
 
+soak-eval:
+	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(Coverage|FalseAlarms|Killed|BuiltIn|BothAPIs)$$' ./internal/eval ./internal/command/eval
+
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...
 
@@ -134,6 +165,17 @@ clients:
 # Servers of the published MCP SDKs, and gpt-oss's own with GPT_OSS, against the client.
 mcp:
 	PYTHON=$(PYTHON) ./_tools/mcp/run.sh $(MODELS)/mcp
+
+# The published evaluation of gpt-oss itself against Ossian, and ossian eval beside it; and whether it
+# still makes the goldens of internal/eval. Needs Python 3.12.
+.PHONY: evaluations
+evaluations:
+	$(PYTHON) -m venv $(MODELS)/eval
+	$(MODELS)/eval/bin/pip install -q -r _tools/eval/requirements.txt
+	$(GO) build -o bin/ossian ./cmd/ossian
+	$(MODELS)/eval/bin/python _tools/eval/reference.py bin/ossian
+	rm -rf $(MODELS)/eval/goldens && $(MODELS)/eval/bin/python _tools/eval/golden.py $(MODELS)/eval/goldens
+	cd $(MODELS)/eval/goldens && for file in $$(find . -type f); do cmp $$file $(CURDIR)/internal/eval/$$file || exit 1; done
 
 # Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
 tokens: .venv/installed

@@ -125,9 +125,16 @@ func named(tests []string, name string) bool {
 // testCells are the packages of a cell, each with the tests that are named behind it.
 var testCells = regexp.MustCompile("([\\w/]+)((?:,? `[^`]+`)+)")
 
-// What was found from outside has a test: those that docs/evidence/outside.md names are in
-// the packages that it names, and so are their parts.
-func TestOutside(t *testing.T) {
+// What was found from outside has a test, and so has each cell and each failure of tools: those that
+// the documents name are in the packages that they name, and so are their parts.
+func TestEvidence(t *testing.T) {
+	testsExist(t, "docs/evidence/outside.md", 50)
+	testsExist(t, "docs/evidence/tools.md", 42)
+}
+
+// testsExist checks the last cells of a document's tables, of which there are so many rows.
+func testsExist(t *testing.T, document string, least int) {
+	t.Helper()
 	tests, texts := map[string][]string{}, map[string]string{} // by folder
 	sourceFiles(t, ".go .jsonl ", func(path, source string) {
 		dir, _, _ := strings.Cut(filepath.ToSlash(filepath.Dir(path)), "/testdata")
@@ -140,10 +147,10 @@ func TestOutside(t *testing.T) {
 			}
 		}
 	})
-	d, rows := readDocument(t, "docs/evidence/outside.md"), 0
+	d, rows := readDocument(t, document), 0
 	for i, line := range d.text {
 		row := cells(line)
-		if !strings.HasPrefix(line, "| ") || len(row) != 3 || strings.TrimSpace(row[2]) == "test" {
+		if !strings.HasPrefix(line, "| ") || len(row) != 3 || strings.HasPrefix(strings.TrimSpace(row[2]), "test") {
 			continue
 		}
 		rows++
@@ -168,8 +175,8 @@ func TestOutside(t *testing.T) {
 			}
 		}
 	}
-	if rows < 50 {
-		t.Errorf("%d rows found, more than 50 expected", rows)
+	if rows < least {
+		t.Errorf("%s: %d rows found, %d expected", document, rows, least)
 	}
 }
 

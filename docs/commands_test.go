@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// A fence says what becomes of a block of README.md, docs/lab.md, docs/cuda.md, docs/tools.md and docs/use:
+// A fence says what becomes of a block of README.md, docs/use and the other documents in run:
 //
 //	sh            is run
 //	text          behind sh: what that wrote to standard output, or the server's log
@@ -35,16 +35,22 @@ var fences = []string{"sh", "text", "text numbers", "python", "js", "console", "
 
 // notRun says why a console block is not run, by its first line.
 var notRun = map[string]string{
-	"$ sudo useradd --system --home-dir /var/lib/ossian --create-home ossian":                        "changes the machine",
-	"$ ossian bench sweep load --model openai/gpt-oss-20b --sla 'p99_ttft_ms<=500' --html load.html": "takes minutes",
-	"$ ossian serve openai/gpt-oss-20b --device cuda":                                                "needs a GPU",
-	"$ export ANTHROPIC_BASE_URL=http://127.0.0.1:8000 ANTHROPIC_API_KEY=none":                       "needs a program of another's",
-	"$ _tools/cuda/gpu.sh pack out/gpu":                                                              "builds three programs, tens of megabytes",
-	"$ tar -xzf gpu.tar.gz && gpu/gpu.sh run results":                                                "needs a GPU",
+	"$ sudo useradd --system --home-dir /var/lib/ossian --create-home ossian":                                                 "changes the machine",
+	"$ ossian bench sweep load --model openai/gpt-oss-20b --sla 'p99_ttft_ms<=500' --html load.html":                          "takes minutes",
+	"$ ossian serve openai/gpt-oss-20b --device cuda":                                                                         "needs a GPU",
+	"$ export ANTHROPIC_BASE_URL=http://127.0.0.1:8000 ANTHROPIC_API_KEY=none":                                                "needs a program of another's",
+	"$ _tools/cuda/gpu.sh pack out/gpu":                                                                                       "builds three programs, tens of megabytes",
+	"$ export OPENAI_API_KEY=… HF_TOKEN=…":                                                                                    "needs a server of a large model, and data sets of others",
+	"$ tar -xzf gpu.tar.gz && gpu/gpu.sh run results":                                                                         "needs a GPU",
+	"$ make image VERSION=v1.2.3":                                                                                             "needs a registry; make image-check runs the image",
+	"$ sha256sum -c SHA256SUMS":                                                                                               "needs a release; the test of _tools/release makes and checks one",
+	"$ kubectl create secret generic ossian-keys --from-file=keys --from-file=scraper":                                        "needs a cluster",
+	"$ kubectl label namespace gateway-system ossian-access=allowed":                                                          "needs a cluster",
+	"$ sed -i \"s/start-at=.*/start-at=$(date -u -d '+2 minutes' +%Y-%m-%dT%H:%M:%SZ)/\" deploy/benchmark/kustomization.yaml": "needs a cluster",
 }
 
 // mostNotRun bounds that table: what is not run may be wrong.
-const mostNotRun = 6
+const mostNotRun = 12
 
 // spelt are what documents write and what the test runs for it. The program is built
 // before, and this test is a part of go test ./...
@@ -54,7 +60,7 @@ var spelt = strings.NewReplacer("go run ./cmd/ossian", "ossian", "./ossian", "os
 const blockTime = time.Minute
 
 // run are the documents whose blocks are run, beside those of docs/use.
-var run = []string{"README.md", "docs/lab.md", "docs/cuda.md", toolsDocument}
+var run = []string{"README.md", "docs/lab.md", "docs/cuda.md", "docs/eval.md", "docs/deploy.md", toolsDocument}
 
 // toolsDocument is run where Python is, and can be held.
 const toolsDocument = "docs/tools.md"

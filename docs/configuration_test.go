@@ -181,7 +181,7 @@ func defaultReasons() (map[string]string, error) {
 func noteOf(name string) (string, error) {
 	var c *config.Config
 	var err error
-	for _, value := range [][]string{{}, {"1"}, {"info"}} { // a switch, a number or text, one of some words
+	for _, value := range [][]string{{}, {"1"}, {"0"}, {"info"}} { // a switch, a number or text, one of some words
 		if c, err = config.Load(config.Source{Args: append([]string{name}, value...)}); err == nil && len(c.Notes) == 1 {
 			_, note, _ := strings.Cut(c.Notes[0], ": ")
 			return note, nil

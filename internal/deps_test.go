@@ -92,8 +92,8 @@ var imports = map[string][]string{
 	"tools/outbound":       {},
 	"tools/browser":        {"token", "tools", "tools/browser/page", "tools/browser/source"},
 	"tools/browser/page":   {},
+	"tools/python":         {"soak", "tools", "tools/python/sandbox", "tools/python/wasm", "tools/python/jupyter"},
 	"tools/mcp":            {"chat/declare", "tools"},
-	"tools/python":         {"soak", "tools", "tools/python/jupyter", "tools/python/sandbox", "tools/python/wasm"},
 	"tools/python/jupyter": {},
 	"tools/python/sandbox": {},
 	"tools/python/wasm":    {},
@@ -101,8 +101,11 @@ var imports = map[string][]string{
 	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "tools", "wire/response"},
 	"wire/messages":        {"limits", "wire"},
 	"api/messages":         {"api", "api/chat", "generate", "host", "chat", "wire/messages"},
+	"kvevents":             {},
+	"trace":                {},
+	"trace/otlp":           {"trace"},
 	"web":                  {},
-	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "web", "wire/response", "wire/messages"},
+	"server":               {"api", "api/chat", "api/completions", "api/messages", "api/responses", "generate", "host", "engine", "store", "trace", "web", "wire/response", "wire/messages"},
 	"soak":                 {},
 	"store":                {"store/disk"},
 	"store/disk":           {},
@@ -117,6 +120,12 @@ var imports = map[string][]string{
 	"bench/client":         {"bench", "bench/dataset", "bench/report", "bench/scripted", "chat", "ckpt", "load", "plan", "tiny", "token", "bench/jsonstyle"},
 	"bench/offline":        {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":       {},
+	"eval":                 {"bench/jsonfile", "eval/ask", "eval/task", "lab/check/exposition", "stat", "store/disk"},
+	"eval/ask":             {},
+	"eval/report":          {"bench/chart", "bench/jsonstyle", "eval", "stat"},
+	"eval/score":           {},
+	"eval/task":            {"bench/dataset", "bench/jsonfile", "eval/score", "hub"},
+	"bench/shards":         {"bench"},
 	"bench/sweep":          {"bench/jsonfile", "stat"},
 	"lab/check/exposition": {},
 	"lab/check":            {"bench", "bench/resultfile", "bench/sweep", "lab/check/exposition", "lab/engines", "lab/predict", "lab/predict/machine", "plan", "stat"},
@@ -149,10 +158,11 @@ var imports = map[string][]string{
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "cuda", "cuda/driver/libcuda", "cuda/emu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
-	"command/serve":       {"api", "chat", "ckpt", "command", "config", "engine", "host", "lab/predict", "lab/predict/local", "lab/size", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny", "tools/registry"},
+	"command/serve":       {"api", "chat", "ckpt", "command", "config", "engine", "host", "kvevents", "lab/predict", "lab/predict/local", "lab/size", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny", "tools/registry", "trace", "trace/otlp"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
-	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "self", "terminal", "tiny", "token", "bench/jsonstyle"},
+	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/shards", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "self", "terminal", "tiny", "token", "bench/jsonstyle"},
 	"command/check":       {"bench", "bench/client", "bench/report", "ckpt", "command", "lab/check", "lab/engines", "lab/predict", "lab/predict/machine", "load", "plan", "terminal", "tiny"},
+	"command/eval":        {"bench/jsonfile", "command", "eval", "eval/ask", "eval/report", "eval/task", "hub", "load", "terminal"},
 	"command/inspect":     {"ckpt", "command", "load", "model", "plan", "terminal"},
 	"command/lab":         {"bench/report", "bench/sweep", "command", "lab", "lab/engines", "lab/forecast", "lab/ledger", "lab/measure", "lab/planfile", "lab/predict", "lab/predict/calibrate", "lab/predict/local", "lab/predict/machine", "lab/report", "lab/simulate", "lab/size", "lab/verify", "load", "plan", "self", "terminal", "tiny"},
 	"command/pull":        {"ckpt", "command", "hub", "load", "terminal"},
@@ -161,11 +171,11 @@ var imports = map[string][]string{
 	"command/store":       {"command", "store", "terminal"},
 	"command/tools":       {"command", "config", "terminal", "tools/registry"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools", "self"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/eval", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools", "self"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
-var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools"}
+var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/eval", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth", "command/tools"}
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
@@ -178,7 +188,8 @@ var thirdParty = map[string][]string{
 	"codeberg.org/go-fonts":                {"bench/chart"},
 	"golang.org/x/image":                   {"bench/chart"},
 	"github.com/prometheus":                {"metrics"},
-	"go.yaml.in/yaml":                      {"config", "lab/planfile"},
+	"go.yaml.in/yaml":                      {"config", "eval", "eval/task", "lab/planfile"},
+	"github.com/go-zeromq/zmq4":            {"kvevents"},
 	"github.com/spf13/cobra":               commands,
 	"github.com/spf13/pflag":               {"command", "command/bench", "command/run", "load"},
 	"charm.land/bubbletea/v2":              {"terminal"},

@@ -48,6 +48,8 @@ start keyed "$dir/ossian" serve --port 0 --api-key "$key" && keyed=$url
 start scripted "$dir/scripted" "$here/scripted/codex.txt" && scripted=$url
 start claude "$dir/scripted" "$here/scripted/claude.txt" && claude=$url
 
+start tools "$dir/scripted" "$here/scripted/tools.txt" "$here/scripted/site" && tools=$url
+
 status=0
 run() { "$@" | tee -a "$dir/result.txt" || status=1; }
 : >"$dir/result.txt"
@@ -56,6 +58,9 @@ for c in $node_clients; do run node "$here/openai_node.mjs" "$dir/node" "$c" "$o
 run "$dir/openai-go" "$open" "$keyed" "$key"
 run "$dir/python-$v/bin/python" "$here/agents_python.py" "$open"
 run node "$here/agents_node.mjs" "$dir/node" "$open"
+for v in $python_versions; do run "$dir/python-$v/bin/python" "$here/tools_python.py" "$tools"; done
+for c in $node_clients; do run node "$here/tools_node.mjs" "$dir/node" "$c" "$tools"; done
+run "$dir/openai-go" "$tools"
 run node "$here/codex.mjs" "$dir/node" "$scripted"
 run "$dir/python-$v/bin/python" "$here/anthropic_python.py" "$open" "$keyed" "$key"
 run node "$here/anthropic_node.mjs" "$dir/node" "$open"

@@ -93,14 +93,17 @@ type (
 	}
 )
 
-// billOfMaterials returns the modules of a release in CycloneDX 1.6. It has no date and no
-// chance in it: equal releases have equal bills.
-func billOfMaterials(modules []module, page []part, program string) ([]byte, error) {
+// billOfMaterials returns the modules of a release, and the packages of its page, in CycloneDX
+// 1.6. It has no date and no chance in it: equal releases have equal bills. Without a version the
+// product has the one that the program was stamped with.
+func billOfMaterials(modules []module, page []part, program, version string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return nil, err
 	}
-	version := info.Main.Version
+	if version == "" {
+		version = info.Main.Version
+	}
 	product := component{Type: "application", Ref: "ossian", Name: "ossian", Version: version, Purl: "pkg:golang/ossian@" + version, Licenses: licensedAs("Apache-2.0")}
 	standard := component{Type: "library", Ref: "std", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"),
 		Purl: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go"), Licenses: licensedAs("BSD-3-Clause")}
@@ -114,8 +117,9 @@ func billOfMaterials(modules []module, page []part, program string) ([]byte, err
 		uses.DependsOn = append(uses.DependsOn, purl)
 	}
 	for _, p := range page {
-		purl := "pkg:npm/" + p.name + "@" + p.version
-		bill.Components = append(bill.Components, component{Type: "library", Ref: purl, Name: p.name, Version: p.version, Purl: purl, Licenses: licensedAs(p.ids()...)})
+		purl := "pkg:npm/" + strings.Replace(p.name, "@", "%40", 1) + "@" + p.version
+		bill.Components = append(bill.Components, component{Type: "library", Ref: purl, Name: p.name, Version: p.version, Purl: purl,
+			Licenses: licensedAs(p.ids()...), Properties: []property{{"integrity", p.integrity}}})
 		uses.DependsOn = append(uses.DependsOn, purl)
 	}
 	bill.Dependencies = []dependency{uses}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,10 @@ import (
 )
 
 // A part is an npm package that is bundled into the page of ossian serve.
-type part struct{ name, version, licence string }
+type part struct {
+	name, version, licence string
+	integrity              string // its digest, as the lock file has it
+}
 
 // pageParts returns the parts of the page, by the licence texts that it comes with: of each a line
 // with name and version, an empty line, and its text, and two empty lines behind it.
@@ -40,9 +44,49 @@ func pageParts() (all []part, err error) {
 		if !ok || !named || strings.Contains(version, "\n") {
 			return nil, errors.New(found[0] + ": a name, a version and a licence expected, found " + head)
 		}
-		all = append(all, part{name, version, licence})
+		all = append(all, part{name: name, version: version, licence: licence})
 	}
-	return all, nil
+	return all, locked("_tools/web/package-lock.json", all)
+}
+
+// locked adds to the parts of the page what a lock file of npm (version 3) says of them. It fails
+// if these are not all that the file names for others than developers.
+func locked(path string, parts []part) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var lock struct {
+		Version  int `json:"lockfileVersion"`
+		Packages map[string]struct {
+			Version   string `json:"version"`
+			Integrity string `json:"integrity"`
+			Dev       bool   `json:"dev"`
+		} `json:"packages"`
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if lock.Version != 3 {
+		return fmt.Errorf("%s: lock file of version %d, 3 expected", path, lock.Version)
+	}
+	found := 0
+	for place, p := range lock.Packages {
+		if place == "" || p.Dev {
+			continue
+		}
+		name := place[strings.LastIndex(place, "node_modules/")+len("node_modules/"):]
+		at := slices.IndexFunc(parts, func(each part) bool { return each.name == name && each.version == p.Version })
+		if at < 0 || p.Integrity == "" {
+			return fmt.Errorf("%s: %s %s is no part of the page, or has no digest there", path, name, p.Version)
+		}
+		parts[at].integrity = p.Integrity
+		found++
+	}
+	if found != len(parts) {
+		return fmt.Errorf("%s: %d of the page's %d parts are in it", path, found, len(parts))
+	}
+	return nil
 }
 
 // ids returns the ids of the licences that a part's text holds: of code that was taken over it

@@ -9,6 +9,7 @@ import (
 	"ossian/internal/command"
 	"ossian/internal/command/bench"
 	"ossian/internal/command/check"
+	"ossian/internal/command/eval"
 	"ossian/internal/command/inspect"
 	"ossian/internal/command/lab"
 	"ossian/internal/command/perplexity"
@@ -31,5 +32,5 @@ func main() {
 func root() *cobra.Command {
 	here := bench.Serve{Start: serve.Start, Plan: serve.Plan}
 	return command.Root(serve.Command(), run.Command(), pull.Command(), inspect.Command(),
-		bench.Command(here), lab.Command(), check.Command(), perplexity.Command(), synth.Command(), store.Command(), tools.Command())
+		bench.Command(here), eval.Command(serve.Start), lab.Command(), check.Command(), perplexity.Command(), synth.Command(), store.Command(), tools.Command())
 }

@@ -1,13 +1,26 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	"ossian/internal/command/commandtest"
+	"ossian/internal/tools/python"
 )
 
-// TestMain makes the test binary the program where a test starts it as a process.
-func TestMain(m *testing.M) { commandtest.Main(m, main) }
+// hangsArgument makes the test binary a server of MCP (hangs).
+const hangsArgument = "serve-mcp-that-hangs"
+
+// TestMain makes the test binary the program where a test starts it as a process, or one of its
+// helpers.
+func TestMain(m *testing.M) {
+	python.Helper(os.Args[1:])
+	if len(os.Args) == 3 && os.Args[1] == hangsArgument {
+		hangs(os.Args[2])
+		return
+	}
+	commandtest.Main(m, main)
+}
 
 func TestRootHasCommands(t *testing.T) {
 	for _, name := range []string{"pull", "inspect"} {

@@ -318,7 +318,52 @@ func TestOPS2Twice(t *testing.T) {
 	<-p.ended
 	took := time.Since(asked)
 	t.Logf("OPS-2: ended %v after the second signal", took)
+	if state, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || !state.Signaled() || state.Signal() != syscall.SIGTERM { // 143 to a shell
+		t.Errorf("ended with %v, by its second SIGTERM expected", p.err)
+	}
 	if commandtest.Soaking() && took > time.Second {
 		t.Errorf("ended after %v, at most 1 s wanted", took)
+	}
+}
+
+// TestOPS2Loading: a server that is told to end while it loads its model ends well, and has not
+// waited for the model.
+func TestOPS2Loading(t *testing.T) {
+	n := soak.Cases(t, 3, 50)
+	var most time.Duration
+	unfinished := 0
+	for range n {
+		p := serveProcess(t)
+		asked := time.Now()
+		_ = p.Process.Signal(syscall.SIGTERM)
+		<-p.ended
+		most = max(most, time.Since(asked))
+		if p.err != nil {
+			t.Errorf("%v\n%s", p.err, &p.log)
+		}
+		if !strings.Contains(p.log.String(), "model loaded") {
+			unfinished++
+		}
+	}
+	t.Logf("OPS-2: %d servers told to end as they began, %d before their model was there: ended after %v at most", n, unfinished, most)
+	if commandtest.Soaking() && (most > time.Second || unfinished == 0) {
+		t.Errorf("%d were loading, ended after %v at most: some and 1 s wanted", unfinished, most)
+	}
+}
+
+// TestHomeless: without a home directory a server starts, and says what is off.
+func TestHomeless(t *testing.T) {
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_STATE_HOME", "")
+	probe, err := net.Listen("tcp", "127.0.0.1:0") // of a port that chance chose nothing is stored anyway
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(probe.Addr().String())
+	probe.Close()
+	p := serveProcess(t, "--port", port)
+	p.ready()
+	if !strings.Contains(p.log.String(), "responses are kept in memory only, as no home directory is set") {
+		t.Errorf("the log does not say that nothing is stored:\n%s", &p.log)
 	}
 }

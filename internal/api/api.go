@@ -25,7 +25,6 @@ import (
 
 // A Config is what a Front needs.
 type Config struct {
-	Model          string             // the name that replies have
 	Limits         func() *limits.Set // those in force; they may change between calls
 	Metrics        *metrics.Server
 	Log            *slog.Logger
@@ -83,7 +82,7 @@ func (f *Front) NewID(prefix string) string {
 
 // Head is what replies and chunks begin with; id is the client's own, "" = none.
 func (f *Front) Head(prefix, id string, model *host.Model) wire.Head {
-	head := wire.Head{ID: prefix + id, Model: f.Model, Fingerprint: model.Fingerprint}
+	head := wire.Head{ID: prefix + id, Model: model.Name, Fingerprint: model.Fingerprint}
 	if id == "" || len(id) > 256 {
 		head.ID = f.NewID(prefix)
 	}

@@ -1,20 +1,25 @@
 package api
 
 import (
+	"context"
 	"time"
 
 	"ossian/internal/board"
+	"ossian/internal/generate"
+	"ossian/internal/host"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
 
 // A Caller is who sent a request, and when, and what of it is in memory.
 type Caller struct {
-	board.Label        // of the request
+	board.Label        // of the request; its model is known once that is in memory
 	Tenant      uint32 // which key, from 1; 0 = no keys are configured
 	Received    time.Time
+	Observer    generate.Observer // of the request that is made of it; nil = nobody
 	front       *Front
-	held        int64 // bytes: the body, and what is read for it, until Release
+	held        int64       // bytes: the body, and what is read for it, until Release
+	lease       *host.Lease // of the request's model, until Leave; nil = none yet
 }
 
 // NewCaller returns who sent a request that came at this time.
@@ -39,10 +44,31 @@ func (c *Caller) Release() {
 	}
 }
 
+// Model returns the model of that name, which stays in memory until Leave. It may wait for it. A
+// request has one: another name is not looked at once there is a model.
+func (c *Caller) Model(ctx context.Context, service *generate.Service, name string) (*host.Model, error) {
+	if c.lease == nil {
+		lease, err := service.Find(ctx, name, c.Received)
+		if err != nil {
+			return nil, err
+		}
+		c.lease, c.Label.Model = lease, lease.Name
+	}
+	return c.lease.Model, nil
+}
+
+// Leave says that the request is over: neither it nor its model is needed any more.
+func (c *Caller) Leave() {
+	c.Release()
+	if c.lease != nil {
+		c.lease.Release()
+	}
+}
+
 // HandOver returns the caller for work that goes on behind the request. From now on that
 // one holds what this one held.
 func (c *Caller) HandOver() *Caller {
 	own := *c
-	c.held = 0
+	c.held, c.lease = 0, nil
 	return &own
 }

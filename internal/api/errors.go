@@ -43,7 +43,7 @@ func CutReason(err error) metrics.Cut {
 // Explain returns what a client is told about err. What is not in the table is our own
 // fault: it gets a fixed body, and the log has the rest under the request's id.
 func (f *Front) Explain(requestID string, err error) *wire.Error {
-	told := public(err)
+	told := Public(err)
 	if told == nil {
 		f.Log.Error("request failed", "req", requestID, "error", err)
 		return InternalError(requestID)
@@ -59,8 +59,8 @@ func InternalError(requestID string) *wire.Error {
 	return &wire.Error{Message: "internal error; the server's log has more under request id " + requestID, Type: wire.TypeServer, Code: wire.CodeInternal}
 }
 
-// public is what a client is told about err; nil for an error of our own.
-func public(err error) *wire.Error {
+// Public is what a client is told about err; nil for an error of our own.
+func Public(err error) *wire.Error {
 	// Errors with something to say of the request, then those that say what state the
 	// server is in.
 	if e, ok := errors.AsType[*wire.Error](err); ok {
@@ -78,6 +78,9 @@ func public(err error) *wire.Error {
 	if e, ok := errors.AsType[*host.WithdrawnError](err); ok {
 		return &wire.Error{Message: e.Error(), Type: wire.TypeOverloaded, Code: wire.CodeUnloaded}
 	}
+	if e, ok := errors.AsType[*host.LoadError](err); ok {
+		return &wire.Error{Message: e.Error(), Type: wire.TypeOverloaded, Code: wire.CodeLoadFailed, Retry: e.Seconds()}
+	}
 	if errors.Is(err, engine.ErrInvalid) {
 		_, why, _ := strings.Cut(err.Error(), engine.ErrInvalid.Error()+": ")
 		return wire.Invalid("", why)
@@ -88,6 +91,7 @@ func public(err error) *wire.Error {
 	}{
 		{engine.ErrQueueFull, wire.TypeRateLimit, wire.CodeQueueFull, "too many requests wait; try again"},
 		{engine.ErrQueueTokens, wire.TypeRateLimit, wire.CodeQueueFull, "too many prompt tokens wait; try again"},
+		{host.ErrQueueFull, wire.TypeRateLimit, wire.CodeQueueFull, "too many requests wait for their model; try again"},
 		{engine.ErrRestarting, wire.TypeOverloaded, wire.CodeOverloaded, "the engine restarts after a fault; try again"},
 		{engine.ErrDraining, wire.TypeOverloaded, wire.CodeDraining, "the server is shutting down; try again"},
 		{engine.ErrStopped, wire.TypeOverloaded, wire.CodeDraining, "the server is shutting down; try again"},

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
 	"ossian/internal/chat"
 	"ossian/internal/tools"
@@ -20,7 +22,7 @@ type Toolbox interface {
 type Offered struct {
 	Offers  []tools.Offer
 	Listed  []Listed // of each server that was asked for as mcp, in the order of the request
-	Ignored []string // what nothing here serves, for x-ossian-ignored: tools.web_search
+	Ignored []string // for x-ossian-ignored: what nothing here serves (tools.web_search), or has (tools[0].allowed_tools)
 }
 
 // Listed says what a server lists, or why it lists nothing.
@@ -28,6 +30,17 @@ type Listed struct {
 	Label   string
 	Tools   []tools.Tool // those that the request lets the model call
 	Problem string       // in one line; "" = there is none
+}
+
+// Unusable says why a server that a tool choice names offers nothing now; "" = it does, or nobody
+// asked for it.
+func Unusable(listed []Listed, choice *wire.ServerChoice) string {
+	for i := range listed {
+		if of := &listed[i]; of.Problem != "" && of.Label == cmp.Or(choice.Label, choice.Type) {
+			return fmt.Sprintf("the server %.100q cannot be used now: %s", of.Label, of.Problem)
+		}
+	}
+	return ""
 }
 
 // Namespaces returns offers as models are told of them.

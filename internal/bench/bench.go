@@ -59,6 +59,7 @@ type Setup struct {
 	Salt        string     `json:",omitempty"` // what prompts were changed with; Hash and Repeats are of those before that
 	Cache       string     `json:",omitempty"` // what was done about the server's prefix cache before the run: reset, salt, carry; "" = nothing was asked for
 	MultiTurn   *MultiTurn `json:",omitempty"` // nil = queries stand alone
+	Shard       *Shard     `json:",omitempty"` // nil = one client sends all
 	Steady      Steady
 	IgnoreEOS   bool
 	Stream      bool

@@ -132,7 +132,10 @@ func newRun(target Target, workload Workload, options Options) (*run, error) {
 			return nil, err
 		}
 	}
-	r.rec = &Recording{Setup: r.Setup, Samples: make([]Sample, len(workload)), Queries: len(workload)}
+	r.rec = &Recording{Setup: r.Setup, Samples: make([]Sample, len(workload)), Queries: r.mine()}
+	if r.rec.Queries == 0 {
+		return nil, fmt.Errorf("shard %v: none of %d queries is its", r.Setup.Shard, len(workload))
+	}
 	return r, nil
 }
 
@@ -232,7 +235,7 @@ func (r *run) warmUp(ctx context.Context) error {
 
 // concurrency is the most requests at once.
 func (r *run) concurrency() int {
-	if bound := r.Setup.Arrivals.Concurrency; bound > 0 {
+	if bound := r.Setup.Shard.share(r.Setup.Arrivals.Concurrency); bound > 0 {
 		return bound
 	}
 	return max(len(r.workload), r.Warmups) // the workers of the warm-up go on as those of the run
@@ -247,8 +250,11 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	}
 	// Before the clock starts: all that would otherwise fall into the first moments.
 	r.rec.Before = r.askCounters(ctx)
-	r.Live.Total.Store(int64(len(r.workload)))
+	r.Live.Total.Store(int64(r.rec.Queries))
 	runtime.GC() // what the workload left behind is not to be collected while it is sent
+	if err := r.Setup.Shard.await(ctx); err != nil {
+		return nil, err
+	}
 	threads := runtime.GOMAXPROCS(0)
 	defer lendProcessors()()
 	before := usageNow()
@@ -260,7 +266,7 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	// While it runs: the side stream ends with the last answer.
 	done := make(chan struct{})
 	var probes sync.WaitGroup
-	if r.ProbeRate > 0 {
+	if r.ProbeRate > 0 && r.Setup.Shard.sends(0) { // one side stream for all
 		probes.Go(func() { r.probe(ctx, done) })
 	}
 	r.dispatch(ctx)
@@ -352,6 +358,9 @@ func (r *run) dispatch(ctx context.Context) {
 	r.lastRate = int(arrivals.Ramp.Start) - 1
 	r.passRates(arrivals.Ramp.Start)
 	for i, at := range r.times {
+		if !r.Setup.Shard.sends(i) {
+			continue
+		}
 		if !r.waitUntil(ctx, at, wake) {
 			return
 		}

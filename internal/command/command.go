@@ -34,6 +34,9 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 		SilenceErrors: true,
 		Version:       Version(),
 	}
+	if revision := Revision(); revision != "" {
+		c.Version += " (" + revision + ")"
+	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Suggest(c.Flags(), err) })
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -68,12 +71,43 @@ func helpKnowsCommands(root *cobra.Command) {
 	}
 }
 
+// OnSecondSignal runs end when an interrupt or SIGTERM comes for the second time, and lets it end
+// the program then. It is for what would outlive the program. stop ends the watch.
+func OnSecondSignal(end func()) (stop func()) {
+	signals, over := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		var last os.Signal
+		for range 2 {
+			select {
+			case last = <-signals:
+			case <-over:
+				return
+			}
+		}
+		end()
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		if own, err := os.FindProcess(os.Getpid()); err != nil || own.Signal(last) != nil {
+			os.Exit(130) // a system without signals
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(over)
+	}
+}
+
 // Main runs root on the process's arguments and returns its exit status. An interrupt or
 // SIGTERM ends the context of the command.
 func Main(root *cobra.Command) (status int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
+	context.AfterFunc(ctx, func() { // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
+		if os.Getpid() == 1 {
+			endAtSignal()
+		}
+		stop()
+	})
 	err := execute(ctx, root, os.Args[1:])
 	if err == nil {
 		return 0
@@ -88,13 +122,26 @@ func Main(root *cobra.Command) (status int) {
 	return status
 }
 
+// endAtSignal ends this process at its next interrupt or SIGTERM, with the status that shells
+// report of a signal. The system does that by itself but for the first process of a container,
+// which no signal ends that it does not handle.
+func endAtSignal() {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if number, ok := (<-again).(syscall.Signal); ok {
+			os.Exit(128 + int(number))
+		}
+	}()
+}
+
 // execute runs root on the words of a command line. A word that names no command is told
 // before the flags behind it are read, which nobody knows then, and before their help is shown.
 func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	args = spelled(root, args)
 	root.SetArgs(args)
 	found, rest, err := root.Find(args)
-	if err != nil || found.DisableFlagParsing || !found.HasSubCommands() {
+	if err != nil || found.DisableFlagParsing || !found.HasSubCommands() || found.Annotations[ownWords] != "" {
 		return root.ExecuteContext(ctx)
 	}
 	rest = slices.DeleteFunc(slices.Clone(rest), func(word string) bool { return word == "-h" || word == "--help" })
@@ -180,6 +227,15 @@ func Family(c *cobra.Command) *cobra.Command {
 	return c
 }
 
+// ownWords is the annotation of commands that have others below them and take words of their own.
+const ownWords = "own words"
+
+// TakesWords makes a command that has others take words that name none of them.
+func TakesWords(c *cobra.Command) *cobra.Command {
+	c.Annotations = map[string]string{ownWords: "yes"}
+	return c
+}
+
 // unknownMember is the error for a word that names no command of a family.
 func unknownMember(c *cobra.Command, word string) error {
 	var names []string
@@ -188,12 +244,4 @@ func unknownMember(c *cobra.Command, word string) error {
 	}
 	path := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") // with which every error begins
 	return fmt.Errorf("%s has no command %.60q: want one of %s", path, word, strings.Join(names, ", "))
-}
-
-// Version is the version of the module, or of the commit it was built from.
-func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
 }

@@ -76,10 +76,9 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 			continue
 		}
 		if !strings.HasPrefix(arg, "-") || arg == "-" {
-			if given["model"] != nil {
-				return nil, fmt.Errorf("one model expected, found %.100q and %.100q", given["model"].texts[0], arg)
+			if err := c.argument(given, arg, origin); err != nil {
+				return nil, err
 			}
-			given["model"] = &value{texts: one(arg), origin: origin}
 			continue
 		}
 		// --name.path=value: any part but the name may be missing.
@@ -148,6 +147,8 @@ func (c *Config) add(given map[string]*value, r *row, items []string, quiet bool
 	switch {
 	case before != nil && r.name == "config":
 		return errors.New("--config is given twice; one file expected")
+	case before != nil && r.name == "model":
+		items = c.addModel(before, items[0])
 	case before != nil && r.kind == list:
 		items = append(before.texts, items...)
 	case before != nil && !quiet:
@@ -165,7 +166,7 @@ func operands(r *row, inlined string, inline bool, args []string) (items, rest [
 	}
 	for len(args) > 0 && (!strings.HasPrefix(args[0], "-") || isNumber(args[0]) || args[0] == "-") {
 		items, args = append(items, args[0]), args[1:]
-		if r.kind != list {
+		if r.kind != list || r.single {
 			break
 		}
 	}
@@ -245,7 +246,7 @@ func (c *Config) environment(env []string) map[string]*value {
 			continue
 		}
 		items := one(text)
-		if row.kind == list {
+		if row.kind == list && !row.single {
 			items = strings.Fields(text)
 		}
 		given[row.name] = &value{texts: items, origin: "environment " + key}

@@ -23,7 +23,9 @@ import (
 
 // Settings are the values in force. Zero means automatic where a comment says so.
 type Settings struct {
-	Model       string   // name or path; "" = the default model
+	Model       string   // name or path of the first; "" = the default model
+	Models      []Named  // all; nil = the default one
+	Resident    int      // of these, in memory at once
 	Device      string   // auto, cpu, cuda, cuda:N, sim:MACHINE
 	ServedNames []string // names that requests may use; nil = the model's own
 	Template    string   // file or text of a chat template; "" = the model's own
@@ -84,9 +86,12 @@ type Settings struct {
 	DrainTimeout  time.Duration
 	MetricsPrefix string
 	HiddenMetrics bool
+	OpenMetrics   bool   // /metrics needs no key
 	LogLevel      string // debug, info, warn, error
 	LogFormat     string // auto, text, json
 	AccessLog     bool
+
+	KVEvents string // JSON of kvevents.Config; "" = off
 
 	Limits  *limits.Set
 	Explain bool // print the settings and end
@@ -147,6 +152,9 @@ func Load(src Source) (*Config, error) {
 			return nil, err
 		}
 	}
+	if err := groupComplete(src.Env); err != nil {
+		return nil, err
+	}
 	// For each row the last source that names it, else its default.
 	fromEnv := loaded.environment(src.Env)
 	for i := range loaded.rows {
@@ -169,6 +177,21 @@ func Load(src Source) (*Config, error) {
 		return nil, err
 	}
 	return loaded, nil
+}
+
+// groupComplete returns an error if some of the variables of a group are set and others are not:
+// the pod is not what LeaderWorkerSet makes, and nobody knows which member of what it is.
+func groupComplete(env []string) error {
+	var missing []string
+	for _, name := range groupVariables {
+		if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") && len(kv) > len(name)+1 }) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 || len(missing) == len(groupVariables) {
+		return nil
+	}
+	return fmt.Errorf("%s is not set, others of a group are: set all of %s, or none", missing[0], strings.Join(groupVariables[:], ", "))
 }
 
 // keyFile adds the keys of --api-key-file: one a line, without empty lines and lines
@@ -266,6 +289,9 @@ func (c *Config) check() error {
 			return fmt.Errorf("--host %s lets other machines connect: set --api-key (or OSSIAN_API_KEY), or --insecure if everyone may use this server", settings.Host)
 		}
 		c.Notes = append(c.Notes, "--insecure: everyone who reaches "+settings.Host+" may use this server")
+	}
+	if err := c.checkModels(); err != nil {
+		return err
 	}
 	if settings.ClientCAFile != "" && settings.ClientCerts == tls.NoClientCert {
 		c.Notes = append(c.Notes, "--ssl-ca-certs: no client is asked for a certificate; --ssl-cert-reqs 2 demands one of each")

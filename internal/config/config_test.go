@@ -28,7 +28,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Settings{Host: "127.0.0.1", Port: 8000, Page: true, Device: "auto", PresetUsers: 8, KVCacheDType: "auto", Weights: "auto", Packed: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
+	want := Settings{Resident: 1, Host: "127.0.0.1", Port: 8000, Page: true, Device: "auto", PresetUsers: 8, KVCacheDType: "auto", Weights: "auto", Packed: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
 		CheckpointSampler: true, DrainTimeout: 30 * time.Second, StepTime: 500 * time.Millisecond, BrowserBackend: "youcom", MetricsPrefix: "vllm", LogLevel: "info", LogFormat: "auto", AccessLog: true, Limits: limits.Defaults()}
 	if !reflect.DeepEqual(c.Settings, want) {
 		t.Errorf("got  %+v\nwant %+v", c.Settings, want)
@@ -98,6 +98,20 @@ func TestArguments(t *testing.T) {
 		{name: "model", args: "Qwen/Qwen3-0.6B", is: func(c *Config) bool { return c.Model == "Qwen/Qwen3-0.6B" }},
 		{name: "model of the file", args: "--config x.yaml", yaml: "model: a", is: func(c *Config) bool { return c.Model == "a" }},
 		{name: "model of the command line wins", args: "b --config x.yaml", yaml: "model: a", is: func(c *Config) bool { return c.Model == "b" }},
+		{name: "one model with a name", args: "--model=m=./dir", is: func(c *Config) bool { return c.Model == "./dir" && slices.Equal(c.Models, []Named{{"m", "./dir"}}) }},
+		{name: "several models", args: "./dir --model a=org/x --model b=ossian-tiny --models-resident 2 --served-model-name c d", is: func(c *Config) bool {
+			return c.Model == "./dir" && c.Resident == 2 && len(c.Notes) == 0 && slices.Equal(c.Models, []Named{{"", "./dir"}, {"a", "org/x"}, {"b", "ossian-tiny"}})
+		}},
+		{name: "several models without a flag", args: "org/a=x b=y=z", is: func(c *Config) bool {
+			return c.Model == "x" && slices.Equal(c.Models, []Named{{"org/a", "x"}, {"b", "y=z"}})
+		}},
+		{name: "several models of the file", args: "--config x.yaml", yaml: "model: [a=x, b=y]", is: func(c *Config) bool { return slices.Equal(c.Models, []Named{{"a", "x"}, {"b", "y"}}) }},
+		{name: "models of the command line replace the file's", args: "--config x.yaml --model c=z", yaml: "model: [a=x, b=y]", is: func(c *Config) bool { return slices.Equal(c.Models, []Named{{"c", "z"}}) }},
+		{name: "a path with an equals sign", args: "--model ./a=b", is: func(c *Config) bool { return slices.Equal(c.Models, []Named{{"", "./a=b"}}) }},
+		{name: "a path with a space in the environment", env: []string{"OSSIAN_MODEL=/my models/x"}, is: func(c *Config) bool { return c.Model == "/my models/x" }},
+		{name: "of two models without a name the last", args: "--model a --model n=x --model b", is: func(c *Config) bool {
+			return len(c.Notes) == 1 && slices.Equal(c.Models, []Named{{"", "b"}, {"n", "x"}})
+		}},
 		{name: "equals sign", args: "--port=9000", is: func(c *Config) bool { return c.Port == 9000 }},
 		{name: "underscores", args: "--max_model_len 8k", is: func(c *Config) bool { return c.MaxModelLen == 8000 }},
 		{name: "binary size", args: "--max-model-len 8K", is: func(c *Config) bool { return c.MaxModelLen == 8192 }},
@@ -227,6 +241,15 @@ func TestOPS3Refused(t *testing.T) {
 		{"dotted JSON of a list", "--compilation-config [] --compilation-config.a 1", "", "no JSON object to add to"},
 		{"dotted JSON too deep", "-cc" + strings.Repeat(".a", 17) + " 1", "", "16 levels"},
 		{"two models", "a b", "", "one model expected"},
+		{"two models beside one with a name", "a --model n=x b", "", "--model NAME=b"},
+		{"two models without a name in the file", "--config a.yaml", "model: [a, b]", "NAME=MODEL"},
+		{"two models of one name", "--model a=x --model a=y", "", "two models are named \"a\""},
+		{"a name without a model", "--model a=", "", "behind the ="},
+		{"a name that nobody can send", "--config a.yaml", `model: "a\tb=x"`, "is not a name"},
+		{"a name of two models", "x --model a=y --served-model-name b a", "", "two models have that name"},
+		{"names of no model", "--model a=y --served-model-name b", "", "NAME= of its own"},
+		{"a template of two models", "x --model a=y --chat-template t", "", "for one model, and there are 2"},
+		{"no model in memory", "--models-resident 0", "", "1 to 64 expected"},
 		{"empty host", "--host=", "", "0.0.0.0"},
 		{"empty key", "--api-key=", "", "at least one"},
 		{"empty file of keys", "--api-key-file x", "# none\n\n", "no key in it"},
@@ -243,6 +266,44 @@ func TestOPS3Refused(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// A pod of a LeaderWorkerSet serves where its group is of one, and else says why not: a model runs
+// on one machine.
+func TestGroup(t *testing.T) {
+	set := func(size, rank, leader string) []string {
+		var env []string
+		for i, value := range []string{size, rank, leader} {
+			if value != "" {
+				env = append(env, groupVariables[i]+"="+value)
+			}
+		}
+		return env
+	}
+	const leader = "ossian-0.ossian.default"
+	for _, test := range []struct {
+		name string
+		env  []string
+		args []string
+		want string // of the error
+	}{
+		{"none", nil, nil, ""},
+		{"one pod", set("1", "0", leader), nil, ""},
+		{"one pod, by flags", nil, []string{"--nnodes", "1", "--node-rank", "0", "--master-addr", "a"}, ""},
+		{"two pods, the leader", set("2", "0", leader), nil, "--nnodes 2 (environment LWS_GROUP_SIZE): only 1 is possible: a model runs on one machine"},
+		{"two pods, the worker", set("2", "1", leader), nil, "LWS_GROUP_SIZE"},
+		{"two by flags", nil, []string{"--nnodes", "2"}, "only 1 is possible"},
+		{"rank beyond the size", set("1", "1", leader), nil, "--node-rank 1 (environment LWS_WORKER_INDEX): only 0 is possible"},
+		{"no number", set("two", "0", leader), nil, "--nnodes two (environment LWS_GROUP_SIZE): a whole number"},
+		{"no size", set("", "0", leader), nil, "LWS_GROUP_SIZE is not set"},
+		{"no rank", set("1", "", leader), nil, "LWS_WORKER_INDEX is not set"},
+		{"no leader", set("1", "0", ""), nil, "LWS_LEADER_ADDRESS is not set"},
+	} {
+		_, err := Load(Source{Args: test.args, Env: test.env})
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
 	}
 }
 
@@ -281,7 +342,7 @@ func TestOPS3Misspellings(t *testing.T) {
 
 // An example is what a flag may be given.
 func example(r *row) string {
-	special := map[string]string{"tools-default": "web_search", "host": "127.0.0.1", "config": "x.yaml", "limit": "messages=1", "activation-bits": "8", "uvicorn-log-level": "info"}
+	special := map[string]string{"node-rank": "0", "tools-default": "web_search", "host": "127.0.0.1", "config": "x.yaml", "limit": "messages=1", "activation-bits": "8", "uvicorn-log-level": "info"}
 	switch {
 	case special[r.name] != "":
 		return special[r.name]

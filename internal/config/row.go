@@ -40,6 +40,8 @@ type row struct {
 	command  bool   // says what to do, not how: not explained
 	secret   bool   // never printed
 	live     bool   // Reload changes it
+	single   bool   // list: each use of the flag gives one item
+	takes    string // what --help says that it takes; "" = what is usual for the kind
 	env      string // a further name in the environment; OSSIAN_NAME wins
 	set      func(*Settings, parsed) error
 }
@@ -131,6 +133,8 @@ func oneOf(values []string) string {
 // usage is the flag with what it takes, for --help.
 func (r *row) usage() string {
 	switch {
+	case r.takes != "":
+		return r.name + " " + r.takes
 	case r.kind == boolean && len(r.def) > 0 && r.def[0] == "true":
 		return "[no-]" + r.name
 	case r.kind == boolean:

@@ -29,9 +29,11 @@ func rows() []row {
 // networkRows are about clients: addresses, access, connections, logs.
 func networkRows() []row {
 	return []row{
-		{name: "model", help: "name or path; also the first argument without a flag", why: "no model was named",
-			set: func(s *Settings, p parsed) error { s.Model = p.text; return nil }},
-		{name: "served-model-name", kind: list, help: "names that requests may use; the first is reported", why: "the model's own name",
+		{name: "model", kind: list, single: true, takes: "[NAME=]MODEL", help: "name or path, also the first argument without a flag; of several NAME=MODEL, once for each", why: "no model was named",
+			set: func(s *Settings, p parsed) (err error) { s.Model, s.Models, err = models(p.list); return err }},
+		{name: "models-resident", kind: integer, def: one("1"), min: 1, max: 64, help: "of several models, how many are in memory at once, each with an equal share of it", why: "each has the whole memory",
+			set: func(s *Settings, p parsed) error { s.Resident = p.n; return nil }},
+		{name: "served-model-name", kind: list, help: "names that requests may use; the first is reported; of several models, those of the one without NAME=", why: "the model's own name",
 			set: func(s *Settings, p parsed) (err error) { s.ServedNames, err = names(p.list, "a name"); return err }},
 		{name: "chat-template", help: "Jinja file, or text in one line, in place of the model's own; not for gpt-oss, whose format is fixed", why: "the model's own",
 			set: func(s *Settings, p parsed) error { s.Template = p.text; return nil }},
@@ -190,6 +192,10 @@ func replyRows() []row {
 			}},
 		{name: "show-hidden-metrics", kind: boolean, def: one("false"), help: "also names that vLLM dropped",
 			set: func(s *Settings, p parsed) error { s.HiddenMetrics = p.b; return nil }},
+		{name: "kv-events-config", kind: object, help: "publish over ZeroMQ which prefixes are cached, as vLLM does, for routers", why: "nobody is told",
+			set: func(s *Settings, p parsed) error { s.KVEvents = p.text; return nil }},
+		{name: "metrics-without-key", kind: boolean, def: one("false"), help: "answer /metrics without a key, for gateways that send none; a network policy should say who reaches it", why: "metrics tell how a server is used",
+			set: func(s *Settings, p parsed) error { s.OpenMetrics = p.b; return nil }},
 		{name: "limit", kind: list, live: true, help: "NAME=VALUE: another limit; --explain lists them",
 			set: func(s *Settings, p parsed) error { return s.setLimits(p.list) }},
 		{name: "access-log", kind: boolean, def: one("true"), help: "log each request: route, status, times and token counts",
@@ -307,7 +313,7 @@ func vllmRows() []row {
 	const fromFiles = "read from the checkpoint"
 	rows := []row{
 		only("tensor-parallel-size", 1, oneDevice), only("pipeline-parallel-size", 1, oneDevice), only("data-parallel-size", 1, oneDevice),
-		only("nnodes", 1, oneDevice), only("api-server-count", 1, "one process serves all connections"),
+		only("api-server-count", 1, "one process serves all connections"),
 		accept("enable-expert-parallel", boolean, oneDevice), accept("distributed-executor-backend", text, oneDevice),
 		accept("max-cudagraph-capture-size", integer, noGraphs), accept("cuda-graph-sizes", list, noGraphs), accept("enforce-eager", boolean, noGraphs),
 		accept("compilation-config", object, "nothing is compiled at the start: kernels are chosen by the processor's features"),
@@ -341,8 +347,21 @@ func vllmRows() []row {
 	}
 	quiet := accept("disable-uvicorn-access-log", boolean, "as --no-access-log")
 	quiet.set = func(s *Settings, p parsed) error { s.AccessLog = s.AccessLog && !p.b; return nil }
-	return append(rows, level, quiet)
+	return slices.Concat(rows, groupRows(), []row{level, quiet})
 }
+
+// groupRows are those by which processes on several machines find each other, under vLLM's names
+// and those of LeaderWorkerSet. Here a model runs on one machine: a group of one is taken, and a
+// larger one is refused, where each member would answer as if it were alone.
+func groupRows() []row {
+	const oneMachine = "a model runs on one machine; for more requests run more replicas of size 1"
+	size, rank, leader := only("nnodes", 1, oneMachine), only("node-rank", 0, oneMachine), accept("master-addr", text, oneMachine)
+	size.env, rank.env, leader.env = groupVariables[0], groupVariables[1], groupVariables[2]
+	return []row{size, rank, leader}
+}
+
+// groupVariables are what LeaderWorkerSet sets in every pod of a group, all of them.
+var groupVariables = [...]string{"LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"}
 
 // aliases are vLLM's short flags, and those of llama.cpp that mean the same here.
 var aliases = map[string]string{"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",

@@ -91,9 +91,21 @@ type Config struct {
 
 	Clock func() time.Time // nil = time.Now
 
+	// Prefixes makes what is told which prefixes are cached, one for each loop, the first of New:
+	// from then on the last loop's is gone. nil = nobody is told.
+	Prefixes func() PrefixObserver
+
 	// Step is told the new tokens of each finished step and its time, by the loop,
-	// which waits for it; nil = nobody is.
+	// which waits for it; nil = nobody is. Of probes it is told nothing.
 	Step func(tokens int, took time.Duration)
+}
+
+// A PrefixObserver is told by the loop which prefixes are cached. It must not wait for anybody.
+type PrefixObserver interface {
+	sched.PrefixObserver
+	// Flush is called before the tokens of a step are given out whose prefixes it was told of,
+	// and before a step is launched that may use blocks again which it was told are gone.
+	Flush()
 }
 
 // Validate reports the first field of c that is outside its range.
@@ -144,7 +156,8 @@ type Engine struct {
 	forgets     []chan<- int       // who waits for an empty prefix cache: room for one number each
 	lastID      uint64
 	accepted    uint64 // without probes
-	prompt      uint64 // tokens of these
+	prompt      uint64 // tokens of those of these that got a token
+	cached      uint64 // of these, found in the prefix cache
 	generated   uint64 // tokens delivered to these
 	stalls      int
 	stepTimes   pace // of finished steps
@@ -195,6 +208,9 @@ func (e *Engine) Capacity() int { return e.capacity }
 func (e *Engine) Places() (all, together int) {
 	return e.maxStreams, e.maxStreams - e.cfg.Sched.MaxQueue
 }
+
+// Device returns what computes.
+func (e *Engine) Device() string { return e.info.Name }
 
 // QueueTokens returns how many prompt tokens may wait, 0 = any.
 func (e *Engine) QueueTokens() int { return e.cfg.Sched.MaxQueueTokens }
@@ -267,7 +283,6 @@ func (e *Engine) accept(stream *Stream) error {
 			return err
 		}
 		e.accepted++
-		e.prompt += uint64(prompt)
 	}
 	e.lastID++ // ids are in the order of acceptance: rescue restores it by them
 	stream.ID, stream.times.Queued = e.lastID, e.cfg.Clock()

@@ -94,8 +94,10 @@ func (a *tally) ended(c *client, s *Stream, got []int32, err error) error {
 	defer a.mu.Unlock()
 	f, usage, times := s.End()
 	a.ends[f]++
-	a.prompt += usage.Prompt
-	a.cached += usage.Cached
+	if usage.Completion > 0 {
+		a.prompt += usage.Prompt
+		a.cached += usage.Cached
+	}
 	a.completion += usage.Completion
 	want := c.want
 	cut := (f == sched.FinishAbort && (c.fate == stops || c.fate == leaves)) || (f == sched.FinishDeadline && c.fate == hurries) ||
@@ -153,7 +155,8 @@ func live(t *testing.T, seed uint64, sum *tally) {
 	cost := func(b *runner.Batch) time.Duration { return time.Duration(1+len(b.Tokens)) * time.Millisecond }
 	g := start(t, script(t, sim.Config{Info: info, Cost: cost, OnLaunch: sum.launched}), Config{Sched: sched.Config{MaxQueue: 20, ChunkLimit: rng.IntN(2) * 12}})
 	var wg sync.WaitGroup
-	accepted, prompts, before := 0, 0, sum.completion
+	accepted, before := 0, sum.completion
+	promptsBefore, cachedBefore := sum.prompt, sum.cached
 	earlier := sum.accepted()
 	common := ids(int(seed), 60)
 	for number := range uint64(100) {
@@ -170,7 +173,6 @@ func live(t *testing.T, seed uint64, sum *tally) {
 			continue
 		}
 		accepted++
-		prompts += len(c.Tokens)
 		wg.Go(func() {
 			defer cancel()
 			switch c.fate {
@@ -203,7 +205,8 @@ func live(t *testing.T, seed uint64, sum *tally) {
 	if h := g.Health(); h.Restarts != 0 || h.State != Running {
 		t.Errorf("seed %d: %+v", seed, h)
 	}
-	if n := sum.completion - before; st.Accepted != uint64(accepted) || st.Prompt != uint64(prompts) || st.Generated != uint64(n) {
-		t.Errorf("seed %d: %+v, want %d requests, %d and %d tokens", seed, st, accepted, prompts, n)
+	prompts, cached := sum.prompt-promptsBefore, sum.cached-cachedBefore
+	if n := sum.completion - before; st.Accepted != uint64(accepted) || st.Prompt != uint64(prompts) || st.Cached != uint64(cached) || st.Generated != uint64(n) {
+		t.Errorf("seed %d: %+v, want %d requests, %d, %d and %d tokens", seed, st, accepted, prompts, cached, n)
 	}
 }

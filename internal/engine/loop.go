@@ -20,12 +20,13 @@ type life struct {
 	eng      *Engine // never changes, and so does runner
 	runner   runner.Runner
 	sched    *sched.Scheduler
-	inFlight []step      // oldest first
-	owed     int         // steps that an earlier life launched and did not collect
-	paused   bool        // launches nothing until what is in flight is over
-	inRunner bool        // the runner has been called and has not returned without error
-	lastEnd  time.Time   // of the last step
-	earlier  sched.Stats // counters of earlier lives
+	prefixes PrefixObserver // nil = nobody is told
+	inFlight []step         // oldest first
+	owed     int            // steps that an earlier life launched and did not collect
+	paused   bool           // launches nothing until what is in flight is over
+	inRunner bool           // the runner has been called and has not returned without error
+	lastEnd  time.Time      // of the last step
+	earlier  sched.Stats    // counters of earlier lives
 
 	adds, stops []*Stream // scratch of mail
 
@@ -47,6 +48,7 @@ type step struct {
 	launchedAt   time.Time
 	tokens       int
 	promptTokens int // of these, in chunks of prompts
+	counted      int // of these, not of probes
 }
 
 // What has become of a loop. Whoever changes the value first is right.
@@ -60,11 +62,16 @@ const (
 func (e *Engine) newLife(owned runner.Runner, owed int) (*life, error) {
 	cfg := e.cfg.Sched // Submit has refused what is too much
 	cfg.MaxQueue, cfg.MaxQueueTokens = math.MaxInt, 0
+	var prefixes PrefixObserver
+	if e.cfg.Prefixes != nil {
+		prefixes = e.cfg.Prefixes()
+		cfg.Observer = prefixes
+	}
 	scheduler, err := sched.New(cfg, owned.Info())
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	return &life{eng: e, runner: owned, sched: scheduler, owed: owed, chunker: newChunker(e.cfg.StepTime, owned.Info().MaxTokens)}, nil
+	return &life{eng: e, runner: owned, sched: scheduler, prefixes: prefixes, owed: owed, chunker: newChunker(e.cfg.StepTime, owned.Info().MaxTokens)}, nil
 }
 
 // A panicError is a panic of the loop.
@@ -183,6 +190,7 @@ func (l *life) mail() bool {
 // the list until it is done: if this loop fails meanwhile, the next one answers them.
 func (l *life) forget(waiting int) {
 	dropped, e := l.sched.ForgetPrefixes(), l.eng
+	l.flush()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.life != l {
@@ -195,6 +203,13 @@ func (l *life) forget(waiting int) {
 	e.forgets = slices.Delete(e.forgets, 0, waiting)
 }
 
+// flush passes on which prefixes are cached.
+func (l *life) flush() {
+	if l.prefixes != nil {
+		l.prefixes.Flush()
+	}
+}
+
 // add gives a stream's request to the scheduler.
 func (l *life) add(stream *Stream) {
 	if stream.stopped.Load() {
@@ -204,7 +219,7 @@ func (l *life) add(stream *Stream) {
 	req := &stream.req
 	seq := &sched.Seq{ID: stream.ID, Tenant: req.Tenant, Priority: req.Priority, Salt: req.Salt, Tokens: req.Tokens, MaxTokens: stream.MaxTokens,
 		MinTokens: req.MinTokens, Stops: req.Stops, Params: &req.Params, Allowed: req.Allowed, Deadline: req.Deadline,
-		StartBy: req.StartBy, Owner: stream}
+		StartBy: req.StartBy, Probe: stream.probe, Owner: stream}
 	if req.Constraint != nil {
 		seq.Constraint = &guard{make: req.Constraint, log: l.eng.log, id: stream.ID}
 	}
@@ -221,6 +236,7 @@ func (l *life) launch() error {
 		now := l.eng.cfg.Clock()
 		l.sched.LimitPrompts(l.chunker.limit())
 		batch := l.sched.Plan(now)
+		l.flush()
 		if batch == nil {
 			return nil
 		}
@@ -236,7 +252,7 @@ func (l *life) launch() error {
 			return fmt.Errorf("launch: %w", err)
 		}
 		l.inRunner = false
-		l.inFlight = append(l.inFlight, step{batch, now, len(batch.Tokens), promptTokens(batch)})
+		l.inFlight = append(l.inFlight, step{batch, now, len(batch.Tokens), promptTokens(batch), l.sched.Counted()})
 	}
 	return nil
 }
@@ -260,6 +276,7 @@ func (l *life) deliver(result *runner.Result) error {
 	now, step := l.eng.cfg.Clock(), l.inFlight[0]
 	l.inFlight = slices.Delete(l.inFlight, 0, 1)
 	outputs := l.sched.Commit(step.batch, result, now)
+	l.flush()
 	l.tell()
 	if step.launchedAt.Before(l.lastEnd) {
 		step.launchedAt = l.lastEnd // steps run one after another
@@ -277,8 +294,8 @@ func (l *life) deliver(result *runner.Result) error {
 	l.eng.progress.Store(at)
 	l.busySince.Store(at)
 	l.publish(false)
-	if l.eng.cfg.Step != nil {
-		l.eng.cfg.Step(step.tokens, took)
+	if l.eng.cfg.Step != nil && step.counted > 0 {
+		l.eng.cfg.Step(step.counted, took)
 	}
 	return nil
 }
@@ -308,10 +325,7 @@ func (l *life) handOut(outputs []sched.Output, tokens int, took time.Duration, n
 			continue // cut off
 		}
 		if output.Token != sched.NoToken {
-			stream.push(output, now)
-		}
-		if output.Token != sched.NoToken && !stream.probe {
-			e.generated++
+			e.give(stream, output, now)
 		}
 		if output.Finish != sched.FinishNone {
 			stream.leave()
@@ -322,6 +336,20 @@ func (l *life) handOut(outputs []sched.Output, tokens int, took time.Duration, n
 	e.tokenTimes.add(took / time.Duration(tokens))
 	l.expect()
 	return true
+}
+
+// give gives a stream a token and counts it. A prompt is counted with the first: a stream without
+// one may begin again in another loop. e.mu is held.
+func (e *Engine) give(stream *Stream, output *sched.Output, now time.Time) {
+	first, given := stream.push(output, now)
+	if stream.probe || !given {
+		return
+	}
+	e.generated++
+	if first {
+		e.prompt += uint64(stream.seq.Prompt)
+		e.cached += uint64(stream.seq.Cached)
+	}
 }
 
 // expect takes over what is known about the time of steps; the engine's mutex is held.

@@ -9,8 +9,9 @@ import (
 // Stats is a snapshot for metrics. Its counters never fall.
 type Stats struct {
 	sched.Stats        // when the last step was launched or ended; what was accepted since then waits too
-	Accepted    uint64 // requests; probes are not counted, here and in the next two
-	Prompt      uint64 // their tokens
+	Accepted    uint64 // requests; probes are not counted, here and in the next three
+	Prompt      uint64 // prompt tokens of those that got a token
+	Cached      uint64 // of these, found in the prefix cache
 	Generated   uint64 // tokens given to streams
 	Stalls      int    // faults by which no step finished in time
 	Starts      int    // of the loop: 1 + restarts
@@ -26,7 +27,7 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	stats.Waiting += len(e.inbox)
 	stats.WaitingTokens += e.inboxTokens
-	stats.Accepted, stats.Prompt, stats.Generated = e.accepted, e.prompt, e.generated
+	stats.Accepted, stats.Prompt, stats.Cached, stats.Generated = e.accepted, e.prompt, e.cached, e.generated
 	stats.Stalls, stats.Starts = e.stalls, 1+e.restarts
 	return stats
 }
@@ -59,7 +60,6 @@ func sum(s sched.Stats, before *sched.Stats) sched.Stats {
 	s.Dropped += before.Dropped
 	s.Preemptions += before.Preemptions
 	s.Recomputed += before.Recomputed
-	s.Begun += before.Begun
 	s.CacheQueries += before.CacheQueries
 	s.CacheHits += before.CacheHits
 	s.KV.Evicted += before.KV.Evicted

@@ -27,10 +27,11 @@ type Usage struct {
 
 // Times are read from the engine's clock; zero = did not happen.
 type Times struct {
-	Queued    time.Time // Submit accepted the request
-	Scheduled time.Time // its first step was planned
-	First     time.Time // its first token arrived
-	Finished  time.Time // it ended
+	Queued    time.Time   // Submit accepted the request
+	Scheduled time.Time   // it was given blocks, for the last time before its first token
+	First     time.Time   // its first token arrived
+	Finished  time.Time   // it ended
+	Preempted []time.Time // its blocks were taken, to be computed again later; of many the first
 }
 
 // A Stream is the output of one request. One goroutine receives; any may stop it.
@@ -62,6 +63,8 @@ type Stream struct {
 	err    error // why it failed; nil = it ran to its end
 	usage  Usage
 	times  Times
+
+	settled bool // nobody wants more: it is neither given nor counted
 }
 
 // Recv waits for tokens and returns all that arrived since the last call; they are
@@ -140,12 +143,27 @@ func (s *Stream) End() (sched.Finish, Usage, Times) {
 	return s.finish, s.usage, s.times
 }
 
-// push delivers a token, on behalf of the loop. It never waits for the reader.
-func (s *Stream) push(output *sched.Output, now time.Time) {
+// Settle stops the request and returns what it took. From now on nothing of it is counted in
+// Engine.Stats: whoever adds up the usage of all streams gets the same totals.
+func (s *Stream) Settle() Usage {
+	s.Stop()
 	s.mu.Lock()
-	if s.usage.Completion == 0 {
+	defer s.mu.Unlock()
+	s.settled = true
+	return s.usage
+}
+
+// push delivers a token, on behalf of the loop, and reports whether it is the first of them. It
+// never waits for the reader.
+func (s *Stream) push(output *sched.Output, now time.Time) (first, given bool) {
+	s.mu.Lock()
+	if s.settled {
+		s.mu.Unlock()
+		return false, false
+	}
+	if first = s.usage.Completion == 0; first {
 		s.scores = output.Scores
-		s.usage.Cached, s.times.Scheduled, s.times.First = s.seq.Cached, s.seq.Started, now
+		s.usage.Cached, s.times.Scheduled, s.times.First = s.seq.Cached, s.seq.Scheduled, now
 		s.req.Tokens = nil // from here on it cannot begin again
 		s.req.Shown.Speak(s.seq.Cached)
 	}
@@ -153,6 +171,7 @@ func (s *Stream) push(output *sched.Output, now time.Time) {
 	s.unread = append(s.unread, Token{ID: output.Token, Logprobs: slices.Clone(output.Logprobs)})
 	s.mu.Unlock()
 	s.signal()
+	return first, true
 }
 
 // leave takes over what the scheduler knows of a stream that the loop is about to
@@ -160,7 +179,7 @@ func (s *Stream) push(output *sched.Output, now time.Time) {
 func (s *Stream) leave() {
 	s.mu.Lock()
 	if s.seq != nil {
-		s.usage.Cached, s.times.Scheduled = s.seq.Cached, s.seq.Started
+		s.usage.Cached, s.times.Scheduled, s.times.Preempted = s.seq.Cached, s.seq.Scheduled, s.seq.Preempted
 	}
 	s.seq = nil
 	s.mu.Unlock()

@@ -102,18 +102,26 @@ func (j *Job) arrived(choice, count int) {
 	j.model.Metrics.InterToken(now.Sub(last) / time.Duration(count))
 }
 
-// observe tells the metrics about each prompt.
+// observe tells the metrics about each sequence of the engine and each prompt.
 func (j *Job) observe() {
-	if len(j.streams) < len(j.answers) || j.model.Metrics == nil { // refused in part, or nothing to generate
+	if j.model.Metrics == nil {
+		return
+	}
+	for i := range j.streams {
+		if t := j.answers[i].turn; t == nil || t.submitted {
+			j.settle(i, j.finish(j.answers[i:i+1]))
+		}
+	}
+	if len(j.streams) < len(j.answers) { // refused in part, or nothing to generate
 		return
 	}
 	for p := range j.prompts {
 		report := metrics.Request{Received: j.received, N: j.perPrompt, MaxTokens: j.asked}
 		for i := p * j.perPrompt; i < (p+1)*j.perPrompt; i++ {
 			answer := j.answers[i]
-			usage, times := j.took(i)
 			if i == p*j.perPrompt { // a prompt has the times of its first choice
-				report.Queued, report.Scheduled, report.First, report.Prompt, report.Cached = times.Queued, times.Scheduled, times.First, usage.Prompt, usage.Cached
+				times := j.times(i)
+				report.Queued, report.Scheduled, report.First = times.Queued, times.Scheduled, times.First
 			}
 			report.Generated += answer.Tokens
 			report.Reasoning += answer.Reasoned
@@ -122,7 +130,6 @@ func (j *Job) observe() {
 				report.Last = j.lastGot[i]
 			}
 		}
-		report.Finish = j.finish(j.answers[p*j.perPrompt : (p+1)*j.perPrompt])
 		j.model.Metrics.Finished(&report)
 	}
 }
@@ -170,20 +177,27 @@ func (j *Job) Progress() board.Progress {
 	return j.shown.Progress()
 }
 
-// took returns what a choice took of the engine, and when: of several steps the sum, and the
-// times of the first, of which the stream may be another by now.
-func (j *Job) took(choice int) (usage engine.Usage, times engine.Times) {
-	t := j.answers[choice].turn
-	if t == nil {
-		_, usage, times = j.streams[choice].End()
-		return usage, times
+// settle tells the metrics of the sequence that a choice has in the engine: nothing is counted of
+// it from now on.
+func (j *Job) settle(choice int, finish metrics.Finish) {
+	if j.streams[choice] == nil || j.model.Metrics == nil {
+		return
 	}
-	for _, step := range t.usage(j.answers[choice]) {
-		usage.Prompt, usage.Cached = usage.Prompt+step.prompt, usage.Cached+step.cached
+	sequence := metrics.Sequence{Finish: finish}
+	if usage := j.streams[choice].Settle(); usage.Completion > 0 {
+		sequence.Prompt, sequence.Cached = usage.Prompt, usage.Cached
 	}
-	times = t.times
-	if times.Queued.IsZero() && j.streams[choice] != nil {
+	j.model.Metrics.Ended(sequence)
+}
+
+// times are those of a choice in the engine: of several steps those of the first, of which the
+// stream may be another by now.
+func (j *Job) times(choice int) (times engine.Times) {
+	if t := j.answers[choice].turn; t != nil && !t.times.Queued.IsZero() {
+		return t.times
+	}
+	if j.streams[choice] != nil {
 		_, _, times = j.streams[choice].End()
 	}
-	return usage, times
+	return times
 }

@@ -18,7 +18,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"ossian/internal/board"
 	"ossian/internal/engine"
@@ -79,18 +81,51 @@ func New(cfg Config) *Service {
 	if cfg.Board == nil {
 		cfg.Board = new(board.Board)
 	}
-	return &Service{cfg: cfg, saltSeed: maphash.MakeSeed(), grammars: newGrammars(cfg.Vocabulary, cfg.Metrics.Grammars)}
+	s := &Service{cfg: cfg, saltSeed: maphash.MakeSeed(), grammars: newGrammars(cfg.Vocabulary, cfg.Metrics.Grammars)}
+	if cfg.Host != nil { // else the users bring models of their own
+		cfg.Host.OnUnload(s.forget)
+	}
+	return s
 }
 
-// Find returns the model of that name, "" for any. The error is a *wire.Error, or why
-// there is no model now.
-func (s *Service) Find(name string) (*host.Model, error) {
-	model, err := s.cfg.Host.Find(name)
-	if errors.Is(err, host.ErrNotFound) {
-		return nil, &wire.Error{Message: fmt.Sprintf("the model %.200q does not exist; %q does", name, s.cfg.Host.Names[0]), Type: wire.TypeInvalidRequest,
-			Param: "model", Code: wire.CodeModelNotFound}
+// forget drops what was kept of a model that is out of memory.
+func (s *Service) forget(model *host.Model) {
+	s.grammars.forget(model)
+	if known := s.masks.Load(); known != nil && known.model == model {
+		s.masks.CompareAndSwap(known, nil)
 	}
-	return model, err
+}
+
+// Find returns a lease of the model of that name, "" for the first, which the request that was
+// received then has to release. It may wait for the model's turn. The error is a *wire.Error,
+// or why there is no model now.
+func (s *Service) Find(ctx context.Context, name string, received time.Time) (*host.Lease, error) {
+	lim := s.cfg.Limits()
+	lease, err := s.cfg.Host.Acquire(ctx, name, received.Add(min(lim.Time(limits.QueueWait), lim.Time(limits.RequestTime))))
+	switch {
+	case errors.Is(err, host.ErrNotFound):
+		return nil, s.NotFound(name)
+	case errors.Is(err, host.ErrWaited):
+		s.cfg.Metrics.Refused(limits.QueueWait.String())
+		return nil, ErrWaited
+	case errors.Is(err, host.ErrQueueFull):
+		s.cfg.Metrics.Refused(limits.Queue.String())
+	}
+	return lease, err
+}
+
+// NotFound is the error for a name that no model has.
+func (s *Service) NotFound(name string) *wire.Error {
+	names := s.cfg.Host.Names()
+	for i, known := range names {
+		names[i] = fmt.Sprintf("%.200q", known)
+	}
+	does := "does"
+	if len(names) > 1 {
+		does = "do"
+	}
+	return &wire.Error{Message: fmt.Sprintf("the model %.200q does not exist; %s %s", name, strings.Join(names, ", "), does), Type: wire.TypeInvalidRequest,
+		Param: "model", Code: wire.CodeModelNotFound}
 }
 
 // Rejected counts a request that the engine did not take.

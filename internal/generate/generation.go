@@ -39,6 +39,9 @@ type Generation struct {
 	TokenIDs       bool     // answers have ids, also where return_token_ids does not ask for them
 	HiddenLogprobs bool     // tokens that are not shown have log probabilities, too
 	EchoLogprobs   bool     // and so have those of an echoed prompt
+	ModelName      string   // as the request names it, "" = not at all
+	ReplyID        string   // by which the client knows the reply
+	Observer       Observer // is told what becomes of the request; nil = nobody is
 	Builtin        *Builtin // what answers may call of the server; nil = nothing. With it there is one prompt
 }
 

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"maps"
+	"math"
 	"runtime"
 	"sync"
 
@@ -24,15 +26,17 @@ type grammars struct {
 	vocabulary MakeVocabulary
 	report     func(bytes int64)
 
-	mu    sync.Mutex // guards all below, and used of each compilation
-	model *host.Model
-	words func() *grammar.Vocabulary // of model, made when first needed
-	known map[sourceKey]*compilation // of model
-	uses  uint64                     // counts find: the clock of compilation.used
+	mu    sync.Mutex                                 // guards all below, and used of each compilation
+	words map[*host.Model]func() *grammar.Vocabulary // made when first needed
+	known map[sourceKey]*compilation
+	uses  uint64 // counts find: the clock of compilation.used
 }
 
-// A sourceKey is the digest of a source.
-type sourceKey [sha256.Size]byte
+// A sourceKey is the digest of a source, and for which model it is compiled.
+type sourceKey struct {
+	model *host.Model
+	text  [sha256.Size]byte
+}
 
 // A compilation is a grammar, or is becoming one: found by many, made by the first, who
 // sets grammar and err before done is closed; the others read them behind it.
@@ -44,7 +48,8 @@ type compilation struct {
 }
 
 func newGrammars(vocabulary MakeVocabulary, report func(bytes int64)) *grammars {
-	return &grammars{room: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)), vocabulary: vocabulary, report: report}
+	return &grammars{room: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)), vocabulary: vocabulary, report: report,
+		words: map[*host.Model]func() *grammar.Vocabulary{}, known: map[sourceKey]*compilation{}}
 }
 
 // compiler returns what compiles for a model until ctx ends, or it takes too long.
@@ -66,7 +71,7 @@ func (g *grammars) compile(ctx context.Context, model *host.Model, src grammar.S
 	if err != nil {
 		return nil, err
 	}
-	key := sourceKey(sha256.Sum256(text))
+	key := sourceKey{model, sha256.Sum256(text)}
 	for {
 		words := g.of(model)
 		found, mine := g.find(key)
@@ -85,16 +90,23 @@ func (g *grammars) compile(ctx context.Context, model *host.Model, src grammar.S
 	}
 }
 
-// of returns the vocabulary of a model, which may have to be made. Grammars of another
-// model are forgotten: there is one at a time.
+// of returns the vocabulary of a model, which may have to be made.
 func (g *grammars) of(model *host.Model) func() *grammar.Vocabulary {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.model != model {
-		g.model, g.known = model, map[sourceKey]*compilation{}
-		g.words = sync.OnceValue(func() *grammar.Vocabulary { return g.vocabulary(model.Tokenizer) })
+	if g.words[model] == nil {
+		g.words[model] = sync.OnceValue(func() *grammar.Vocabulary { return g.vocabulary(model.Tokenizer) })
 	}
-	return g.words
+	return g.words[model]
+}
+
+// forget drops what was compiled for a model that nobody holds any more.
+func (g *grammars) forget(model *host.Model) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.words, model)
+	maps.DeleteFunc(g.known, func(key sourceKey, _ *compilation) bool { return key.model == model })
+	g.trim(nil, math.MaxInt64) // which reports what is left
 }
 
 // find returns what is known of a source. If it is new, it is the caller's to make.

@@ -35,6 +35,7 @@ type Job struct {
 	asked     int              // max_tokens, 0 = not given
 	mute      bool             // max_tokens is 0: there is nothing but the echo
 	out       Output
+	observer  Observer       // nil = nobody is told
 	loop      *loop          // of built-in tools; nil = none
 	shown     *board.Request // to those who look which requests there are; nil = not yet, or nothing is generated
 
@@ -89,6 +90,9 @@ func (s *Service) Start(ctx context.Context, gen *Generation) (*Job, error) {
 	}
 	if gen.Builtin != nil && !job.mute {
 		job.startLoop(gen, req)
+	}
+	if job.observer = gen.Observer; gen.Observer != nil {
+		gen.Observer.Started(gen)
 	}
 	err = job.reserve(0)
 	if err == nil && (!job.mute || spec.scored() >= 0) {
@@ -173,6 +177,7 @@ func (j *Job) Close() {
 		}
 	}
 	j.pumps.Wait()
+	j.tellEnded()
 	j.endLoop()
 	j.observe()
 	j.hide()

@@ -11,6 +11,7 @@ import (
 	"ossian/internal/chat"
 	"ossian/internal/engine"
 	"ossian/internal/limits"
+	"ossian/internal/metrics"
 	"ossian/internal/sched"
 	"ossian/internal/tools"
 	"ossian/internal/wire"
@@ -224,7 +225,7 @@ func (j *Job) runCall(choice int, call *stepCall) {
 	ctx, cancel := context.WithDeadline(j.loop.ctx, j.loop.deadline)
 	ended := make(chan tools.Result, 1)
 	running := make(chan struct{})
-	t.running = running
+	t.running, call.began = running, time.Now()
 	go func() {
 		defer close(running)
 		ended <- j.called(ctx, t.box, call)
@@ -270,6 +271,7 @@ func (j *Job) gave(choice int, got *ran) error {
 	answer := j.answers[choice]
 	t := answer.turn
 	call := t.next()
+	j.tellCalled(call, got.result.Outcome)
 	if t.lost = got.lost; t.lost {
 		t.cites.flush(answer)
 		t.held, t.cites, answer.Tools = muteAll, nil, nil
@@ -488,6 +490,11 @@ func (j *Job) stepEnded(choice int) {
 	}
 	t.used = append(t.used, stepUsage{prompt: len(t.prompt), cached: usage.Cached, output: answer.Tokens - answer.base})
 	t.submitted = false
+	finish := metrics.FinishStop // for the calls
+	if answer.Done {
+		finish = j.finish(j.answers[choice : choice+1])
+	}
+	j.settle(choice, finish)
 }
 
 // stepUsage adds up what the steps of all choices took. Choices of one prompt share its tokens.

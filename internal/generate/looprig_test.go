@@ -125,7 +125,6 @@ type rig struct {
 // the prompt: script says so.
 type play struct {
 	script func(prompt []int32) []int32
-	server *played
 	limits map[limits.ID]int64
 	info   runner.Info
 	cost   time.Duration

@@ -74,6 +74,14 @@ func set(to *float32, value *float64) {
 	}
 }
 
+// CheckSampling refuses what Service.Start would refuse of the parameters of sampling.
+func CheckSampling(model *host.Model, asked *wire.Sampling) error {
+	if err := checkIDs(model, asked); err != nil {
+		return err
+	}
+	return nil
+}
+
 // checkIDs refuses ids that the model does not have.
 func checkIDs(model *host.Model, asked *wire.Sampling) *wire.Error {
 	if err := CheckIDs(model, "stop_token_ids", asked.StopTokenIDs); err != nil {

@@ -3,6 +3,7 @@ package generate
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"ossian/internal/chat"
 	"ossian/internal/engine"
@@ -68,6 +69,7 @@ type stepCall struct {
 	first   *ToolCall // as deltas have it while its arguments come
 	id      string    // of the conversation, and of tools.Call
 	unknown bool      // nobody offered the tool, and nobody is told
+	began   time.Time // while it runs
 	result  string    // what the model gets to read
 	done    bool      // there is a result
 }

@@ -1,14 +1,20 @@
 // Package host knows which models are served. Its users ask for one by any of its
-// names, at any time; they need not know how weights come into memory, who runs the
-// engine, or whether that has happened yet.
+// names and hold it while they need it; they need not know how weights come into memory,
+// who runs the engine, whether that has happened yet, or which model had to make room.
+//
+//	Acquire → Lease → Release
+//
+// A model that is leased is never taken out of memory (reliability.md OPS-6).
 package host
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"ossian/internal/chat"
@@ -18,10 +24,13 @@ import (
 	"ossian/internal/token"
 )
 
-// Errors of Find.
+// Errors of Acquire. Others are a *WithdrawnError, a *LoadError, and engine.ErrDraining and
+// engine.ErrStopped of a host that ends.
 var (
-	ErrNotFound = errors.New("host: no such model")
-	ErrLoading  = errors.New("host: the model is being loaded")
+	ErrNotFound  = errors.New("host: no such model")
+	ErrLoading   = errors.New("host: the model is being loaded")          // of a host with one model: others wait
+	ErrQueueFull = errors.New("host: too many requests wait for a model") // try again later
+	ErrWaited    = errors.New("host: waited too long for the model")
 )
 
 // A Card says what is known of a model before its weights are read.
@@ -34,6 +43,7 @@ type Card struct {
 
 // A Model is one that answers. Nothing in it changes.
 type Model struct {
+	Name        string // in replies; the host sets it
 	Engine      *engine.Engine
 	Tokenizer   *token.BPE
 	Format      chat.Format   // nil = it has no chat template
@@ -45,6 +55,7 @@ type Model struct {
 	Metrics     *metrics.Model
 	Facts       Facts
 	Unchanged   func() error // nil, or why what it was loaded from is not as it was; nil = nobody looks
+	Close       func() error // called once, when the engine has ended and nobody holds the model; nil = nothing is left
 }
 
 // Facts say what a model is, to whoever asks. Nothing is computed with them.
@@ -56,16 +67,39 @@ type Facts struct {
 	Efforts      []string // of reasoning that make a difference (chat.Efforts); nil = none does
 }
 
-// Load reads the weights and returns the model, whose engine does not run yet.
-type Load func(ctx context.Context) (*Model, error)
+// Load reads the weights of a card's model and returns it. Its engine does not run yet.
+type Load func(ctx context.Context, card *Card) (*Model, error)
 
-// A Host holds the model of this process. Any number of goroutines may use it.
-//
-// A model is loading → found → withdrawn, and then no other one is loaded.
+// A Config says how models share the process. The zero value has one in memory at a time.
+type Config struct {
+	Resident int           // models in memory at once; 0 = 1
+	Turn     time.Duration // how long a model goes on taking requests while another is waited for; 0 = 10 s
+	Queue    int           // requests that wait for models at most; 0 = 1024
+
+	// Check finds out, without the weights, whether a model can be loaded, and its tokens of
+	// context: of each of several at the start, and again before another makes room for it.
+	Check func(ctx context.Context, card *Card) (maxLen int, err error)
+	// Final returns what everybody who asks for a model is told whose engine ended with that
+	// error, if it is never to be loaded again; "" = it may be.
+	Final func(error) string
+
+	Log *slog.Logger // nil = nothing is logged
+}
+
+// A Host holds the models of this process. Any number of goroutines may use it.
 type Host struct {
-	Card
-	model     atomic.Pointer[Model]
-	withdrawn atomic.Pointer[WithdrawnError] // nil = it was not
+	cfg     Config
+	entries []*entry
+	wake    chan struct{}  // holds one signal for Run: something below has changed
+	engines sync.WaitGroup // that run
+
+	mu       sync.Mutex // guards what follows, and all of the entries
+	unloaded []func(*Model)
+	line     int           // requests that wait, of all models
+	changed  chan struct{} // closed at the next change, for Drain
+	draining bool          // nobody gets in line
+	stopped  bool          // nothing more is loaded
+	fatal    error         // of the only model: why Run ends
 }
 
 // A WithdrawnError says that the model was found wrong while it was served: nothing more is
@@ -77,67 +111,124 @@ type WithdrawnError struct {
 // Error says what is wrong.
 func (e *WithdrawnError) Error() string { return "the model was unloaded: " + e.Problem }
 
-// New returns a host whose model is not loaded.
-func New(card Card) (*Host, error) {
-	if len(card.Names) == 0 || slices.Contains(card.Names, "") {
-		return nil, fmt.Errorf("host: model names %q: at least one expected, none empty", card.Names)
-	}
-	return &Host{Card: card}, nil
+// A LoadError says that a model could not be loaded, or that its engine broke, which the log
+// says more about. It names no path.
+type LoadError struct {
+	Name  string
+	Retry time.Duration // after which a request has it tried again
 }
 
-// Run loads the model and runs its engine until it has been drained, ctx ends or
-// the engine cannot go on. The model is found once a token has gone through it.
-func (h *Host) Run(ctx context.Context, load Load) error {
-	model, err := load(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ran := make(chan error, 1)
-	go func() { ran <- model.Engine.Run(ctx) }()
-	if err := model.Engine.Probe(ctx); err != nil {
-		cancel()
-		return errors.Join(fmt.Errorf("warming up: %w", err), <-ran)
-	}
-	h.model.Store(model)
-	return <-ran
+// Error says which model, and when to try again.
+func (e *LoadError) Error() string {
+	return fmt.Sprintf("the model %q could not be loaded, which the server's log says more about; a request in %d s has it tried again", e.Name, e.Seconds())
 }
 
-// Withdraw takes the model back, which is found no more, and reports whether there was one.
-func (h *Host) Withdraw(problem string) bool {
-	if h.model.Load() == nil {
-		return false
+// Seconds returns Retry, rounded up.
+func (e *LoadError) Seconds() int { return max(int(math.Ceil(e.Retry.Seconds())), 1) }
+
+// New returns a host of at least one model, none of which is loaded. The first is the one
+// of requests that name none.
+func New(cfg Config, cards ...Card) (*Host, error) {
+	cfg.Resident = max(cfg.Resident, 1)
+	if cfg.Turn == 0 {
+		cfg.Turn = 10 * time.Second
 	}
-	h.withdrawn.Store(&WithdrawnError{problem})
-	h.model.Store(nil)
-	return true
+	if cfg.Queue == 0 {
+		cfg.Queue = 1024
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &Host{cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	known := map[string]bool{}
+	for i, card := range cards {
+		if len(card.Names) == 0 || slices.Contains(card.Names, "") {
+			return nil, fmt.Errorf("host: model names %q: at least one expected, none empty", card.Names)
+		}
+		for _, name := range card.Names {
+			if known[name] {
+				return nil, fmt.Errorf("host: two models are named %q", name)
+			}
+			known[name] = true
+		}
+		h.entries = append(h.entries, &entry{Card: card, first: i < cfg.Resident})
+	}
+	if len(h.entries) == 0 {
+		return nil, errors.New("host: no model; at least one expected")
+	}
+	return h, nil
 }
 
-// Find returns the model of that name; "" is the only one. The error is
-// ErrNotFound, ErrLoading or a *WithdrawnError.
-func (h *Host) Find(name string) (*Model, error) {
-	if !h.Knows(name) {
-		return nil, ErrNotFound
-	}
-	if withdrawn := h.withdrawn.Load(); withdrawn != nil {
-		return nil, withdrawn
-	}
-	if model := h.model.Load(); model != nil {
-		return model, nil
-	}
-	return nil, ErrLoading
-}
+// alone reports whether there is one model only, for which nobody waits: requests are told that
+// it is being loaded, and what ends its engine ends the host.
+func (h *Host) alone() bool { return len(h.entries) == 1 }
 
-// Knows reports whether Find knows the name, loaded or not.
-func (h *Host) Knows(name string) bool { return name == "" || slices.Contains(h.Names, name) }
-
-// Drain ends the engine: see engine.Engine.Drain. Without a model it does nothing.
-func (h *Host) Drain(ctx context.Context) error {
-	if model := h.model.Load(); model != nil {
-		return model.Engine.Drain(ctx)
+// lookup returns the entry of a name, "" = the first; nil = there is none.
+func (h *Host) lookup(name string) *entry {
+	for _, e := range h.entries {
+		if name == "" || slices.Contains(e.Names, name) {
+			return e
+		}
 	}
 	return nil
+}
+
+// Names returns the reported name of each model.
+func (h *Host) Names() (names []string) {
+	for _, e := range h.entries {
+		names = append(names, e.Names[0])
+	}
+	return names
+}
+
+// Several reports whether there is more than one model.
+func (h *Host) Several() bool { return !h.alone() }
+
+// OnUnload has f called with each model that is out of memory, or about to be: nobody holds it
+// any more, and what was kept for it is to be forgotten.
+func (h *Host) OnUnload(f func(*Model)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unloaded = append(h.unloaded, f)
+}
+
+// An Info is what clients may know of a model.
+type Info struct {
+	Card
+	State   State
+	Failed  bool // it could not be loaded when that was last tried, or was withdrawn
+	Loaded  bool // it has been: what follows is known
+	Facts   Facts
+	Chat    bool // it has a chat template
+	Tools   bool // that can write tools
+	Waiting int  // requests
+}
+
+// Models returns what is known of each model.
+func (h *Host) Models() (all []Info) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.entries {
+		all = append(all, e.info())
+	}
+	return all
+}
+
+// Model returns what is known of the model of that name; ok = there is one.
+func (h *Host) Model(name string) (info Info, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := h.lookup(name)
+	if e == nil {
+		return info, false
+	}
+	return e.info(), true
+}
+
+// Waiting returns how many requests wait for the model of that name to be in memory.
+func (h *Host) Waiting(name string) int {
+	info, _ := h.Model(name)
+	return info.Waiting
 }
 
 // Snapshot returns eng's state for its metrics.
@@ -150,7 +241,7 @@ func Snapshot(eng *engine.Engine) metrics.Snapshot {
 	return metrics.Snapshot{
 		Running: stats.Running, Waiting: stats.Waiting, WaitingTokens: int64(stats.WaitingTokens), Groups: groups,
 		Accepted: stats.Accepted, Prompt: stats.Prompt, Generation: stats.Generated,
-		Begun: stats.Begun, PrefixQueries: stats.CacheQueries, PrefixHits: stats.CacheHits, Recomputed: stats.Recomputed,
+		Cached: stats.Cached, PrefixQueries: stats.CacheQueries, PrefixHits: stats.CacheHits, Recomputed: stats.Recomputed,
 		Preemptions: stats.Preemptions, Steps: stats.Steps, Stalls: uint64(stats.Stalls), Starts: uint64(stats.Starts),
 	}
 }

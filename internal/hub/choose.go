@@ -18,6 +18,9 @@ func choose(all []remote, req *Request) (files []remote, open string, err error)
 		want = req.Name.File
 	}
 	switch {
+	case req.Name.Data:
+		files, err = chooseData(all, req.Files)
+		return files, "", err
 	case want != "" || req.Name.Quant != "":
 		files, open, err = chooseGGUF(all, want, req.Name.Quant)
 	case len(req.Include) > 0:
@@ -38,6 +41,22 @@ func choose(all []remote, req *Request) (files []remote, open string, err error)
 		return nil, "", fmt.Errorf("--exclude %s leaves no file", strings.Join(req.Exclude, " "))
 	}
 	return files, open, nil
+}
+
+// chooseData picks the named files of a data set.
+func chooseData(all []remote, names []string) (files []remote, err error) {
+	for _, name := range names {
+		at := slices.IndexFunc(all, func(file remote) bool { return file.Path == name })
+		if at < 0 {
+			var has []string
+			for _, file := range all {
+				has = append(has, file.Path)
+			}
+			return nil, fmt.Errorf("holds no file %q; it has %s", name, listed(has))
+		}
+		files = append(files, all[at])
+	}
+	return files, nil
 }
 
 // runtimeFiles picks what a safetensors checkpoint needs (formats.md 1): the

@@ -294,7 +294,7 @@ func (r *remote) check() error {
 func (c *client) commit(ctx context.Context, n Name) (string, error) {
 	var info struct{ SHA string }
 	org, name, _ := strings.Cut(n.Repo, "/")
-	if _, err := c.json(ctx, apiTries, c.at("api", "models", org, name, "revision", n.revision()), maxPage, into(&info)); err != nil {
+	if _, err := c.json(ctx, apiTries, c.at("api", n.kind(), org, name, "revision", n.revision()), maxPage, into(&info)); err != nil {
 		return "", c.explain(ctx, n, err)
 	}
 	if !commitID.MatchString(info.SHA) {
@@ -306,7 +306,7 @@ func (c *client) commit(ctx context.Context, n Name) (string, error) {
 // list returns the files of a commit whose names could be files here.
 func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, error) {
 	org, name, _ := strings.Cut(n.Repo, "/")
-	address := c.at("api", "models", org, name, "tree", commit)
+	address := c.at("api", n.kind(), org, name, "tree", commit)
 	address.RawQuery = "recursive=true"
 	type listing struct {
 		Type, Path, OID string
@@ -351,7 +351,7 @@ func (c *client) explain(ctx context.Context, n Name, err error) error {
 	if !errors.As(err, &status) {
 		return fmt.Errorf("%s: %w", n, err)
 	}
-	page := c.base.JoinPath(n.Repo)
+	page := c.base.JoinPath(n.elements()...)
 	switch {
 	case status.Code == "GatedRepo" || (status.Code == "" && (status.Status == 401 || status.Status == 403)):
 		if c.cfg.Token == "" {
@@ -361,7 +361,7 @@ func (c *client) explain(ctx context.Context, n Name, err error) error {
 	case status.Code == "RevisionNotFound":
 		return fmt.Errorf("%s: no branch, tag or commit %q%s: %w", n, n.revision(), c.similar(ctx, n, true), err)
 	case status.Code == "RepoNotFound" || status.Status == 404:
-		return fmt.Errorf("%s: not found on %s (a private model needs HF_TOKEN)%s: %w", n, c.base.Host, c.similar(ctx, n, false), err)
+		return fmt.Errorf("%s: not found on %s (a private one needs HF_TOKEN)%s: %w", n, c.base.Host, c.similar(ctx, n, false), err)
 	}
 	return fmt.Errorf("%s: %w", n, err)
 }
@@ -373,7 +373,7 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 	org, name, _ := strings.Cut(n.Repo, "/")
 	if !revisions {
 		var found []struct{ ID string }
-		search := c.at("api", "models")
+		search := c.at("api", n.kind())
 		search.RawQuery = url.Values{"search": {name}, "limit": {"20"}}.Encode()
 		if _, err := c.json(ctx, 1, search, maxHint, into(&found)); err != nil {
 			return ""
@@ -385,7 +385,7 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 		return c.hint(likely(n.Repo, ids))
 	}
 	var refs struct{ Branches, Tags []struct{ Name string } }
-	if _, err := c.json(ctx, 1, c.at("api", "models", org, name, "refs"), maxHint, into(&refs)); err != nil {
+	if _, err := c.json(ctx, 1, c.at("api", n.kind(), org, name, "refs"), maxHint, into(&refs)); err != nil {
 		return ""
 	}
 	var names []string

@@ -144,7 +144,7 @@ func (t *transfer) attempt(ctx context.Context) error {
 			header.Set("If-Range", t.etag)
 		}
 	}
-	elements := append(strings.Split(t.pull.name.Repo, "/"), "resolve", t.pull.commit)
+	elements := append(t.pull.name.elements(), "resolve", t.pull.commit)
 	res, err := t.pull.get(ctx, t.pull.at(append(elements, strings.Split(t.file.Path, "/")...)...), header)
 	if err != nil {
 		return cause(ctx, err)

@@ -44,6 +44,7 @@ type Request struct {
 	Name     Name
 	File     string                  // one GGUF file of the repository, and its set; "" = Name.File, or what a runtime needs
 	Include  []string                // globs of files to fetch instead of the ones a runtime needs; * also matches /
+	Files    []string                // of a data set: what to fetch
 	Exclude  []string                // globs of files not to fetch
 	Force    bool                    // fetch also what is here already: repairs a cache whose files were damaged later
 	Progress func(done, total int64) // bytes; called from several goroutines; nil = none

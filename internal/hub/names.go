@@ -18,6 +18,7 @@ type Name struct {
 	File     string // path inside the repository; "" = the repository
 	Quant    string // "Q8_0": the GGUF file whose name says so; "" = not said. Not with File
 	Revision string // branch, tag or commit; "" = main
+	Data     bool   // a data set, no model
 }
 
 // What parts of names may look like; reserved are names of devices on Windows.
@@ -99,7 +100,24 @@ func (n Name) revision() string {
 }
 
 // folder is the repository's folder in the cache, as the reference client names it.
-func (n Name) folder() string { return "models--" + strings.ReplaceAll(n.Repo, "/", "--") }
+func (n Name) folder() string { return n.kind() + "--" + strings.ReplaceAll(n.Repo, "/", "--") }
+
+// kind is what the hub calls repositories of that kind in its addresses.
+func (n Name) kind() string {
+	if n.Data {
+		return "datasets"
+	}
+	return "models"
+}
+
+// elements are the parts of the repository's own address.
+func (n Name) elements() []string {
+	parts := strings.Split(n.Repo, "/")
+	if n.Data {
+		return append([]string{"datasets"}, parts...)
+	}
+	return parts
+}
 
 // validPath reports whether a file name, perhaps told by a server, may be used
 // below a folder on every system.

@@ -43,6 +43,16 @@ func (m *Manager) Check() error {
 	return nil
 }
 
+// Prefixes calls tell with each block that the index has, as an Observer was told of it, in no
+// order; those whose parent is gone are among them.
+func (m *Manager) Prefixes(tell func(serial, parent, salt uint64, tokens []int32)) {
+	for number := range m.index.nodes {
+		if node := &m.index.nodes[number]; node.serial != 0 {
+			tell(node.serial, node.parent, node.salt, m.index.ids[number*m.blockSize:][:m.blockSize])
+		}
+	}
+}
+
 // CheckOwn reports a block of table, of those from the first-th on, that another table
 // holds too (DET-4): a sequence writes to blocks of its own.
 func (m *Manager) CheckOwn(table *Table, first int) error {

@@ -24,7 +24,23 @@ type Manager struct {
 	tables    []*Table // open ones, in no order
 	spare     []*Table // closed ones, for their memory
 	path      []int32  // scratch of Open
+	observer  Observer // nil = nobody is told
 }
+
+// An Observer is told what becomes of the index: which whole prefixes are to be found. What it is
+// told of is the group whose blocks live longest; of others a prefix may lack some. Serials are
+// never used twice in a Manager. It must not call the Manager, and keeps none of its arguments.
+type Observer interface {
+	// Stored tells of the content of a block behind that of parent, 0 = at the beginning. Prefixes
+	// of different salts are different ones.
+	Stored(serial, parent, salt uint64, tokens []int32)
+	// Removed tells that it is gone, and with it all behind it, of which it is told later or
+	// never. The block is not used for other tokens before that.
+	Removed(serial uint64)
+}
+
+// Observe tells observer of all that comes, and must come before the first Open.
+func (m *Manager) Observe(observer Observer) { m.observer = observer }
 
 // A Table says where the tokens of one sequence lie. Entries are only ever
 // appended, so a launched batch may keep using what it was given.
@@ -225,6 +241,9 @@ func (m *Manager) Publish(table *Table, tokens []int32, computed int) {
 			m.forget(m.anchor, number)
 			m.index.insert(number, table.last.serial, table.salt, ids)
 			m.pools[m.anchor].blocks[number].node = number
+			if m.observer != nil {
+				m.observer.Stored(m.index.serial, table.last.serial, table.salt, ids)
+			}
 		}
 		m.attach(table, i, number)
 		table.published, table.last = i+1, m.index.place(number)
@@ -424,6 +443,9 @@ func (m *Manager) forget(group int, id int32) {
 	if group != m.anchor {
 		m.index.others[group][number] = runner.NoBlock
 		return
+	}
+	if m.observer != nil {
+		m.observer.Removed(m.index.nodes[number].serial)
 	}
 	m.index.remove(number)
 	for other := range m.pools {

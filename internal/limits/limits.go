@@ -33,6 +33,7 @@ const (
 	QueueTokens
 	QueueWait
 	RequestTime
+	ModelTurn
 	JSONDepth
 	Members
 	Messages
@@ -126,6 +127,7 @@ var table = [count]Limit{
 	QueueTokens:    {"queue-tokens", Count, 4 * mi, 1, 1 << 40, "ossian_queue_tokens", "waiting time and memory of waiting prompts"},
 	QueueWait:      {"queue-wait", Duration, 10 * minute, 1, 7 * day, Refusals, "answers that come too late to be wanted"},
 	RequestTime:    {"request-time", Duration, day, 1, 365 * day, Refusals, "KV blocks against requests without end"},
+	ModelTurn:      {"model-turn", Duration, 10 * second, 1, day, "vllm:num_requests_waiting", "requests that wait for another model; how long the one in memory goes on taking new ones"},
 	JSONDepth:      {"json-depth", Count, 64, 8, 1000, Refusals, "the stack"},
 	Members:        {"members", Count, 4096, 256, mi, Refusals, "memory; members of one object, unknown ones included"},
 	Messages:       {"messages", Count, 4096, 1, mi, Refusals, "rendering time"},
@@ -201,7 +203,7 @@ func (id ID) String() string { return table[id].Name }
 // its engine or its model starts, or its memory is planned.
 func (id ID) Live() bool {
 	switch id {
-	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, PendingOutput, Replies, Connections, Queue, QueueTokens, StoredRecords, StoredBytes, StoredMemory, StoredAge, GrammarCache:
+	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, PendingOutput, Replies, Connections, Queue, QueueTokens, ModelTurn, StoredRecords, StoredBytes, StoredMemory, StoredAge, GrammarCache:
 		return false
 	}
 	return true

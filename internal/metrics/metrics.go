@@ -22,6 +22,7 @@ type Server struct {
 	registry *prometheus.Registry
 	prefix   string
 	hidden   bool
+	models   map[string]*Model // by name; one goroutine at a time adds to them
 
 	requests    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
@@ -42,9 +43,10 @@ type Server struct {
 
 // Config says what is emitted.
 type Config struct {
-	Version string
-	Prefix  string // of the vLLM names; "" = vllm
-	Hidden  bool   // also names that vLLM dropped and old dashboards use
+	Version  string
+	Revision string // the commit; "" = unknown
+	Prefix   string // of the vLLM names; "" = vllm
+	Hidden   bool   // also names that vLLM dropped and old dashboards use
 }
 
 // New returns the metrics of a process, with nothing counted.
@@ -52,7 +54,7 @@ func New(cfg Config) *Server {
 	if cfg.Prefix == "" {
 		cfg.Prefix = "vllm"
 	}
-	server := &Server{registry: prometheus.NewRegistry(), prefix: cfg.Prefix, hidden: cfg.Hidden,
+	server := &Server{registry: prometheus.NewRegistry(), prefix: cfg.Prefix, hidden: cfg.Hidden, models: map[string]*Model{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total",
 			Help: "HTTP requests, by route, method and class of status."}, []string{"handler", "method", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
@@ -82,8 +84,8 @@ func New(cfg Config) *Server {
 		toolCut: prometheus.NewCounter(prometheus.CounterOpts{Name: limits.ToolResultTokens.Info().Metric,
 			Help: "Results of tools of which the model got to read a part."}),
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_build_info", Help: "1; the version is a label.",
-		ConstLabels: prometheus.Labels{"version": cfg.Version}})
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_build_info", Help: "1; version and commit are labels.",
+		ConstLabels: prometheus.Labels{"version": cfg.Version, "revision": cfg.Revision}})
 	build.Set(1)
 	// Every series is there from the start, so that rates are right at the first event.
 	for _, id := range limits.All() {
@@ -114,6 +116,27 @@ func (s *Server) Stored(full func() Store) {
 	gauge(limits.StoredBytes.Info().Metric, "Bytes of responses that are kept.", func(store Store) float64 { return float64(store.Bytes) })
 	gauge("ossian_store_damaged_responses", "Responses that are kept and found damaged.", func(store Store) float64 { return float64(store.Damaged) })
 	gauge("ossian_store_lost_responses", "Responses that were lost with a damaged file, as far as they are known.", func(store Store) float64 { return float64(store.Lost) })
+}
+
+// KVEvents are the messages that tell which prefixes are cached.
+type KVEvents struct {
+	Published, Dropped uint64 // all; not sent to a subscriber that read too slowly, over all of these
+	Subscribers        int
+}
+
+// PublishesKVEvents adds the metrics of such messages; now is asked at each scrape.
+func (s *Server) PublishesKVEvents(now func() KVEvents) {
+	s.registry.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ossian_kv_events_published_total", Help: "Messages about cached prefixes."}, func() float64 { return float64(now().Published) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ossian_kv_events_dropped_total", Help: "Messages about cached prefixes that subscribers were too slow for, over all subscribers."}, func() float64 { return float64(now().Dropped) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ossian_kv_events_subscribers", Help: "Who listens to messages about cached prefixes."}, func() float64 { return float64(now().Subscribers) }))
+}
+
+// Traces adds the metrics of spans; now returns how many a collector took, and how many were dropped.
+func (s *Server) Traces(now func() (exported, dropped uint64)) {
+	s.registry.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ossian_trace_spans_exported_total", Help: "Spans that the collector took."}, func() float64 { n, _ := now(); return float64(n) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ossian_trace_spans_dropped_total", Help: "Spans that found no room in the queue, or that the collector did not take."}, func() float64 { _, n := now(); return float64(n) }))
 }
 
 // Handler answers GET /metrics in the text format, or OpenMetrics if asked for.

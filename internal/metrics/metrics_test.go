@@ -24,7 +24,7 @@ func testModel(s *Server) *Model {
 		Settings: map[string]string{"max_num_seqs": "4", "max_num_seqs_auto": "256", "engine": "another"},
 		Snapshot: func() Snapshot {
 			return Snapshot{Running: 2, Waiting: 3, WaitingTokens: 99, Groups: []Group{{Free: 50, Cached: 25, Held: 25}, {Free: 5, Held: 5}},
-				Accepted: 12, Prompt: 120, Generation: 50, Begun: 100, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1}
+				Accepted: 12, Prompt: 100, Cached: 40, Generation: 50, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1}
 		}})
 }
 
@@ -111,13 +111,14 @@ func scrape(t *testing.T, s *Server, accept string) string {
 }
 
 func TestValues(t *testing.T) {
-	s := New(Config{Version: "1.2", Prefix: "vllm"})
+	s := New(Config{Version: "1.2", Revision: "abc", Prefix: "vllm"})
 	m := testModel(s)
 	base := time.Now()
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
-	m.Finished(&Request{Finish: FinishStop, Received: at(0), Queued: at(1), Scheduled: at(501), First: at(1001), Last: at(3001),
-		Prompt: 100, Cached: 40, Generated: 11, Largest: 11, Reasoning: 4, MaxTokens: 20, N: 1})
-	m.Finished(&Request{Finish: FinishAbort, Received: at(0), Queued: at(0), Prompt: 5})
+	m.Ended(Sequence{Finish: FinishStop, Prompt: 100, Cached: 40})
+	m.Finished(&Request{Received: at(0), Queued: at(1), Scheduled: at(501), First: at(1001), Last: at(3001), Generated: 11, Largest: 11, Reasoning: 4, MaxTokens: 20, N: 1})
+	m.Ended(Sequence{Finish: FinishAbort}) // it got no token: neither counts its prompt
+	m.Finished(&Request{Received: at(0), Queued: at(0)})
 	m.FirstToken(30 * time.Millisecond)
 	m.InterToken(-time.Second) // clocks of different goroutines: never below 0
 	m.Step(300, 2*time.Millisecond)
@@ -157,8 +158,8 @@ func TestValues(t *testing.T) {
 		"vllm:request_decode_time_seconds_sum" + l + "2",
 		"vllm:request_inference_time_seconds_sum" + l + "2.5",
 		"vllm:request_time_per_output_token_seconds_sum" + l + "0.2",
-		"vllm:request_prompt_tokens_sum" + l + "105",
-		"vllm:request_prefill_kv_computed_tokens_sum" + l + "65",
+		"vllm:request_prompt_tokens_sum" + l + "100",
+		"vllm:request_prefill_kv_computed_tokens_sum" + l + "60",
 		"vllm:request_params_max_tokens_count" + l + "1",
 		"vllm:time_to_first_token_seconds_sum" + l + "0.03",
 		"vllm:inter_token_latency_seconds_sum" + l + "0",
@@ -171,7 +172,7 @@ func TestValues(t *testing.T) {
 		`ossian_limit_refusals_total{limit="messages"} 1`,
 		`ossian_streams_cut_total{reason="write_stall"} 1`,
 		"ossian_ready 1", "ossian_connections 2", "ossian_bodies_in_flight_bytes 10", "ossian_replies_in_flight_bytes 7",
-		`ossian_build_info{version="1.2"} 1`,
+		`ossian_build_info{revision="abc",version="1.2"} 1`,
 		`ossian_cpu_info{engine="0",isa="avx2",model_name="tiny",threads="3"} 1`,
 		`ossian_config_info{engine="0",max_num_seqs="4",max_num_seqs_auto="256",model_name="tiny"} 1`, // the model's labels stay
 	} {
@@ -224,7 +225,7 @@ func TestBuckets(t *testing.T) {
 
 func TestObserveDoesNotAllocate(t *testing.T) {
 	m := testModel(New(Config{}))
-	r := Request{Finish: FinishStop, Received: time.Now(), Last: time.Now()}
+	r := Request{Received: time.Now(), Last: time.Now()}
 	if n := testing.AllocsPerRun(100, func() {
 		m.InterToken(time.Millisecond)
 		m.Step(3, time.Millisecond)
@@ -242,7 +243,7 @@ func TestConcurrent(t *testing.T) {
 		wg.Go(func() {
 			for range 200 {
 				m.InterToken(time.Millisecond)
-				m.Finished(&Request{Finish: FinishLength})
+				m.Ended(Sequence{Finish: FinishLength})
 				s.Request("/x", "GET", 200, 0)
 			}
 		})
@@ -273,3 +274,46 @@ func BenchmarkScrape(b *testing.B) {
 }
 
 var _ prometheus.Collector = (*collector)(nil)
+
+// TestRest: a model that goes out of memory and comes back counts on; what there is of it now, and
+// how it was set up, is told only while it is there.
+func TestRest(t *testing.T) {
+	s, line := New(Config{}), 0
+	s.Announce("m", 100, func() int { return line })
+	load := func(threads, steps int) *Model {
+		return s.Model(ModelConfig{Name: "m", MaxLen: 100, Threads: threads, Line: func() int { return line },
+			Snapshot: func() Snapshot {
+				return Snapshot{Running: 2, Waiting: 3, Steps: uint64(steps), Groups: []Group{{Free: 7}}}
+			}})
+	}
+	expect := func(when string, loads, steps, running, waiting int, there bool) {
+		t.Helper()
+		text := scrape(t, s, "")
+		for name, want := range map[string]int{"ossian_model_loads_total": loads, "ossian_steps_total": steps, "vllm:num_requests_running": running, "vllm:num_requests_waiting": waiting} {
+			if line := fmt.Sprintf("\n%s{engine=\"0\",model_name=\"m\"} %d\n", name, want); !strings.Contains(text, line) {
+				t.Errorf("%s: no line %q", when, line)
+			}
+		}
+		for _, name := range []string{"\nossian_config_info{", "\nossian_cpu_info{", "\nvllm:cache_config_info{", "\nossian_kv_blocks{"} {
+			if strings.Contains(text, name) != there {
+				t.Errorf("%s: %q is there: %v", when, name, !there)
+			}
+		}
+	}
+	expect("before", 0, 0, 0, 0, false)
+	m := load(1, 5)
+	m.Ended(Sequence{Finish: FinishStop})
+	expect("loaded", 1, 5, 2, 3, true)
+	m.Rest()
+	m.Rest()
+	line = 4
+	expect("gone", 1, 5, 0, 4, false)
+	if again := load(2, 10); again != m {
+		t.Error("the model has other metrics")
+	}
+	m.Ended(Sequence{Finish: FinishStop})
+	expect("back", 2, 15, 2, 7, true)
+	if text := scrape(t, s, ""); !strings.Contains(text, `finished_reason="stop",model_name="m"} 2`) || !strings.Contains(text, `threads="2"} 1`) {
+		t.Errorf("what was counted or set up is not that of both times:\n%s", text)
+	}
+}

@@ -16,6 +16,8 @@ type Model struct {
 	salvaged   *prometheus.CounterVec
 	reasoning  prometheus.Counter
 	labels     prometheus.Labels
+	live       *collector
+	info       *info
 
 	ttft, itl, tpot                             []prometheus.Histogram // more than one with a hidden twin
 	e2e, queue, inference, prefill, decode      prometheus.Histogram
@@ -36,6 +38,7 @@ type ModelConfig struct {
 	Memory        float64           // gpu_memory_utilization as configured; 0 = not given
 	Settings      map[string]string // further settings in force and what would be automatic, by name: labels of ossian_config_info
 	Snapshot      func() Snapshot   // called at each scrape, from any goroutine; must not wait for the loop
+	Line          func() int        // requests that wait for the model to be in memory, beside those of Snapshot; nil = none
 }
 
 // Snapshot is the state of an engine. Counters never fall.
@@ -44,12 +47,15 @@ type Snapshot struct {
 	WaitingTokens    int64 // prompt tokens in the queue
 	Groups           []Group
 
-	Accepted                           uint64 // requests taken by Submit; = finished + running + waiting
-	Prompt, Generation                 uint64 // tokens
-	Begun                              uint64 // prompt tokens of requests, and probes, that have begun to run
-	PrefixQueries, PrefixHits          uint64 // of these, looked up; of these, found
+	// Nothing of probes is in these. A sequence is a choice of a request, or a step of one with tools.
+	Accepted                           uint64 // sequences taken by Submit; = finished + running + waiting
+	Prompt, Cached, Generation         uint64 // prompt tokens of sequences that got a token; of these, found in the prefix cache; generated
+	PrefixQueries, PrefixHits          uint64 // prompt tokens of sequences that have begun: looked up, found
 	Recomputed                         uint64 // tokens computed again after preemption
 	Preemptions, Steps, Stalls, Starts uint64 // Starts: of the loop, 1 + restarts
+
+	Asleep bool   // the model is not in memory
+	Loads  uint64 // times that it was brought there
 }
 
 // Group is the state of one group of KV blocks: free + cached + held = all.
@@ -80,14 +86,19 @@ const (
 	RejectTimeout  Rejection = "queue_timeout"
 )
 
+// A Sequence is what the engine had of a request at its end: a choice, or a step of one with
+// tools. Over all sequences the sums are those of the snapshot's totals.
+type Sequence struct {
+	Finish         Finish
+	Prompt, Cached int // tokens; 0 if it got no token
+}
+
 // Request is what is known about a request at its end. A time that is zero did not
 // come; the intervals that need it are not observed. operations.md 2 defines them.
 type Request struct {
-	Finish                        Finish
 	Received                      time.Time // before tokenization
 	Queued, Scheduled             time.Time // Scheduled: the last time before the first token
 	First, Last                   time.Time // tokens
-	Prompt, Cached                int       // tokens
 	Generated, Largest, Reasoning int       // tokens of all choices, of the longest, of reasoning
 	MaxTokens                     int       // asked for; 0 = not given
 	N                             int       // choices
@@ -122,8 +133,13 @@ func powersOfTwo(from, to int) []float64 {
 	return out
 }
 
-// Model adds a model. Its name must not have been added before.
+// Model adds a model. One that has been added before, and rests, goes on: its counters and
+// histograms, with the buckets that they had, count on.
 func (s *Server) Model(cfg ModelConfig) *Model {
+	if known := s.models[cfg.Name]; known != nil {
+		known.wake(s, &cfg)
+		return known
+	}
 	build := builder{s, prometheus.Labels{"model_name": cfg.Name, "engine": "0"}}
 	tokens := oneTwoFive(cfg.MaxLen)
 	model := &Model{labels: build.labels,
@@ -135,12 +151,12 @@ func (s *Server) Model(cfg ModelConfig) *Model {
 		inference:  build.histogram("request_inference_time_seconds", "Seconds from scheduling to the last token.", requestBuckets),
 		prefill:    build.histogram("request_prefill_time_seconds", "Seconds from scheduling to the first token.", requestBuckets),
 		decode:     build.histogram("request_decode_time_seconds", "Seconds from the first to the last token.", requestBuckets),
-		prompt:     build.histogram("request_prompt_tokens", "Prompt tokens of a request.", tokens),
+		prompt:     build.histogram("request_prompt_tokens", "Prompt tokens of a sequence that got a token.", tokens),
 		generation: build.histogram("request_generation_tokens", "Generated tokens of a request.", tokens),
 		largest:    build.histogram("request_max_num_generation_tokens", "Generated tokens of a request's longest choice.", tokens),
 		asked:      build.histogram("request_params_max_tokens", "max_tokens of a request.", tokens),
 		n:          build.histogram("request_params_n", "n of a request.", []float64{1, 2, 5, 10, 20}),
-		comp:       build.histogram("request_prefill_kv_computed_tokens", "Prompt tokens of a request that were not cached.", tokens),
+		comp:       build.histogram("request_prefill_kv_computed_tokens", "The same without those that were cached.", tokens),
 		iteration:  build.histogram("iteration_tokens_total", "New tokens of a step.", powersOfTwo(8, 16384)),
 		step:       build.own("ossian_step_seconds", "Seconds of a step, from launch to collection.", stepBuckets),
 	}
@@ -148,14 +164,17 @@ func (s *Server) Model(cfg ModelConfig) *Model {
 		model.tpot = append(model.tpot, build.histogram("time_per_output_token_seconds", "Old name of request_time_per_output_token_seconds.", itlBuckets))
 	}
 	build.counters(model)
-	s.registry.MustRegister(newCollector(s, cfg, build.labels))
+	model.live, model.info = newCollector(s, build.labels), &info{}
+	model.wake(s, &cfg)
+	s.registry.MustRegister(model.live, model.info)
+	s.models[cfg.Name] = model
 	return model
 }
 
 // counters makes those that are not in a snapshot; series exist from the start, so
 // that rates are right at the first event.
 func (b *builder) counters(model *Model) {
-	finished := b.counterVec(b.s.prefix+":request_success_total", "Finished requests, by reason.", "finished_reason")
+	finished := b.counterVec(b.s.prefix+":request_success_total", "Finished sequences (choices of requests, and steps of those with tools), by reason.", "finished_reason")
 	rejected := b.counterVec(b.s.prefix+":admission_rejections_total", "Requests that were not accepted, by reason.", "reason")
 	model.salvaged = b.counterVec("ossian_parse_salvaged_total", "Malformed pieces of model output that a rule made sense of, by rule.", "rule")
 	model.reasoning = prometheus.NewCounter(prometheus.CounterOpts{Name: "ossian_reasoning_tokens_total", Help: "Generated tokens that were reasoning.", ConstLabels: b.labels})
@@ -217,13 +236,19 @@ func (m *Model) Rejected(why Rejection) {
 // list: it is a label.
 func (m *Model) Salvaged(rule string) { m.salvaged.WithLabelValues(rule).Inc() }
 
-// Finished observes a request that was accepted and ended.
-func (m *Model) Finished(req *Request) {
-	if counter := m.finished[req.Finish]; counter != nil {
+// Ended observes a sequence that was accepted and ended.
+func (m *Model) Ended(sequence Sequence) {
+	if counter := m.finished[sequence.Finish]; counter != nil {
 		counter.Inc()
 	}
-	m.prompt.Observe(float64(req.Prompt))
-	m.comp.Observe(float64(req.Prompt - req.Cached))
+	if sequence.Prompt > 0 {
+		m.prompt.Observe(float64(sequence.Prompt))
+		m.comp.Observe(float64(sequence.Prompt - sequence.Cached))
+	}
+}
+
+// Finished observes a request that was accepted and ended.
+func (m *Model) Finished(req *Request) {
 	m.generation.Observe(float64(req.Generated))
 	m.largest.Observe(float64(req.Largest))
 	m.n.Observe(float64(max(req.N, 1)))
@@ -259,10 +284,9 @@ func between(h prometheus.Histogram, from, to time.Time) {
 
 // collector turns one snapshot per scrape into samples.
 type collector struct {
-	snapshot func() Snapshot
-	rows     []row
-	blocks   *prometheus.Desc // by group and state
-	constant []prometheus.Metric
+	state  *state
+	rows   []row
+	blocks *prometheus.Desc // by group and state
 }
 
 // A row is one sample of a snapshot.
@@ -273,13 +297,9 @@ type row struct {
 	label []string
 }
 
-// newCollector returns the collector of a model: the table's rows, and the three that say
-// how it was set up.
-func newCollector(server *Server, cfg ModelConfig, labels prometheus.Labels) *collector {
-	made := &collector{snapshot: cfg.Snapshot, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels)}
-	if made.snapshot == nil {
-		made.snapshot = func() Snapshot { return Snapshot{} }
-	}
+// newCollector returns the collector of a model: the table's rows.
+func newCollector(server *Server, labels prometheus.Labels) *collector {
+	made := &collector{state: &state{}, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels)}
 	for _, entry := range table {
 		if entry.hidden && !server.hidden {
 			continue
@@ -298,9 +318,6 @@ func newCollector(server *Server, cfg ModelConfig, labels prometheus.Labels) *co
 		}
 		made.rows = append(made.rows, row{prometheus.NewDesc(name, entry.help, nil, fixed), entry.kind, entry.value, nil})
 	}
-	made.constant = append(made.constant, prometheus.MustNewConstMetric(cacheInfo(server, cfg, labels), prometheus.GaugeValue, 1),
-		prometheus.MustNewConstMetric(cpuInfo(cfg, labels), prometheus.GaugeValue, 1),
-		prometheus.MustNewConstMetric(configInfo(cfg, labels), prometheus.GaugeValue, 1))
 	return made
 }
 
@@ -337,14 +354,11 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- r.desc
 	}
 	ch <- c.blocks
-	for _, m := range c.constant {
-		ch <- m.Desc()
-	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	snapshot := c.snapshot()
+	snapshot := c.state.now()
 	for _, r := range c.rows {
 		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&snapshot))
 	}
@@ -353,8 +367,5 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Free), name, "free")
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Cached), name, "cached")
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Held), name, "held")
-	}
-	for _, m := range c.constant {
-		ch <- m
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // A ToolServer is how a server of tools is.
 type ToolServer struct {
-	Name  string // UTF-8; "" = not known yet
+	Name  string // UTF-8, or where it is; "" = not known yet
 	Kind  string // browser, python or mcp
 	Works bool
 }

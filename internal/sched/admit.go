@@ -60,6 +60,9 @@ func (s *Scheduler) takeSlot(seq *Seq, now time.Time) {
 	if seq.Started.IsZero() {
 		seq.Started = now
 	}
+	if len(seq.Tokens) == seq.Prompt {
+		seq.Scheduled = now
+	}
 }
 
 // passOver goes on behind a sequence that was tried in vain. Behind the first maxFailed it

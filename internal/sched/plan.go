@@ -25,7 +25,7 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 		t.failed = 0
 		t.prompts, t.nextPrompt, t.nextWaiting = t.prompts[:0], 0, 0
 	}
-	s.failed, s.budget = 0, s.info.MaxTokens
+	s.now, s.failed, s.budget, s.counted = now, 0, s.info.MaxTokens, 0
 	s.admitAhead(now)
 	// One token each for those that speak: there are no more slots than tokens of a step.
 	// Prompts share what is left.
@@ -45,9 +45,8 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 		return nil
 	}
 	s.planned++
-	s.stats.Steps++
-	s.stats.Rows += uint64(len(step.batch.Rows))
-	s.stats.Tokens += uint64(len(step.batch.Tokens))
+	s.stats.Steps += uint64(min(s.counted, 1)) // none of a probe alone
+	s.stats.Tokens += uint64(s.counted)
 	return &step.batch
 }
 
@@ -138,8 +137,8 @@ func (s *Scheduler) row(step *step, seq *Seq, n int) {
 		index := len(seq.Tokens) - seq.Prompt + seq.pending
 		row.Sample, row.OutputIndex, row.Mask = true, uint64(index), seq.allowed(index)
 		seq.pending++
-		s.stats.Sampled++
 	}
+	s.countRow(seq, &row)
 	seq.inFlight++
 	seq.lastStep = s.planned + 1
 	seq.tenant.served += n

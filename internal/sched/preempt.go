@@ -75,6 +75,9 @@ func (s *Scheduler) displace(seq *Seq) bool {
 func (s *Scheduler) preempt(seq *Seq) {
 	seq.state = leaving
 	seq.Preemptions++
+	if len(seq.Preempted) < mostPreempted {
+		seq.Preempted = append(seq.Preempted, s.now)
+	}
 	s.leaving++
 	s.stats.Preemptions++
 	s.release(seq)

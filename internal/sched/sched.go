@@ -62,8 +62,10 @@ type Scheduler struct {
 	reserved  *Seq   // waiting; slot and blocks are kept for it, nobody else is admitted before it; nil = none
 
 	// Of the step that is planned.
-	failed int // sequences that could not be admitted
-	budget int // tokens that it may have
+	now     time.Time
+	failed  int // sequences that could not be admitted
+	budget  int // tokens that it may have
+	counted int // its tokens that are not of probes
 
 	steps     []step // ring: step n is steps[n%Depth]
 	planned   uint64 // steps so far; those from committed on are in flight
@@ -117,6 +119,7 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 	}
 	s.kv = kv.New(info.BlockSize, info.Groups, !cfg.NoPrefixCache)
 	s.kv.Share(cfg.SharedBlocks)
+	s.kv.Observe(cfg.Observer)
 	// One token per step for each: whoever is resident is never left out.
 	rows := min(info.MaxSeqs, info.MaxTokens)
 	s.residents = make([]*Seq, rows)
@@ -219,6 +222,11 @@ func (s *Scheduler) Abort(id uint64) bool {
 	s.end(seq)
 	s.release(seq)
 	return true
+}
+
+// Prefixes is kv.Manager.Prefixes.
+func (s *Scheduler) Prefixes(tell func(serial, parent, salt uint64, tokens []int32)) {
+	s.kv.Prefixes(tell)
 }
 
 // ForgetPrefixes empties the prefix cache of what no sequence uses, and returns how many
@@ -356,8 +364,7 @@ func (s *Scheduler) dequeue(seq *Seq) {
 // Since it was admitted first it may have been preempted and have found something else.
 func (s *Scheduler) countHits(seq *Seq) {
 	seq.Cached = seq.launched
-	s.stats.Begun += uint64(seq.Prompt)
-	if !s.cfg.NoPrefixCache && !seq.unscored() {
+	if !s.cfg.NoPrefixCache && !seq.unscored() && !seq.Probe {
 		s.stats.CacheQueries += uint64(seq.Prompt)
 		s.stats.CacheHits += uint64(seq.Cached)
 	}
@@ -380,6 +387,21 @@ func (s *Scheduler) release(seq *Seq) {
 		seq.tenant.waiting = insert(seq.tenant.waiting, seq)
 	}
 }
+
+// countRow counts a row of the step that is planned, unless it is a probe's.
+func (s *Scheduler) countRow(seq *Seq, row *runner.Row) {
+	if seq.Probe {
+		return
+	}
+	s.counted += row.Len
+	s.stats.Rows++
+	if row.Sample {
+		s.stats.Sampled++
+	}
+}
+
+// Counted returns how many tokens of the batch that Plan returned last are not of probes.
+func (s *Scheduler) Counted() int { return s.counted }
 
 // Residents gives the sequences that hold a slot, those that have ended apart. None may be added
 // or aborted meanwhile.

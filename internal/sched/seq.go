@@ -29,12 +29,15 @@ type Seq struct {
 	Owner      any        // of whoever called Add: nobody looks at it here
 	Deadline   time.Time  // ends with FinishDeadline in the first Commit after it; zero = none
 	StartBy    time.Time  // the same, but only until it first has a slot; zero = none
+	Probe      bool       // of the server itself: in no total of tokens or rows
 
 	// Written by the scheduler.
-	Prompt      int       // tokens of the prompt
-	Cached      int       // leading prompt tokens that its first row found in the prefix cache
-	Started     time.Time // when it first had a slot; zero = never
-	Preemptions int       // times its blocks were taken and it was computed again
+	Prompt      int         // tokens of the prompt
+	Cached      int         // leading prompt tokens that its first row found in the prefix cache
+	Started     time.Time   // when it first had a slot; zero = never
+	Scheduled   time.Time   // when it last had one without having output; zero = never
+	Preempted   []time.Time // when its blocks were first taken, at most mostPreempted times of them
+	Preemptions int         // times its blocks were taken and it was computed again
 
 	// While it runs, committed <= launched <= len(Tokens) + pending. Slot and table have a
 	// meaning while it is resident.
@@ -55,6 +58,9 @@ type Seq struct {
 	overtaken    int            // later ones admitted since it is blocked
 	blocked      time.Time      // since when there are not enough blocks for it; zero = that was not tried
 }
+
+// mostPreempted bounds Seq.Preempted: whoever is preempted more often is known to be unlucky.
+const mostPreempted = 16
 
 // A Constraint limits what a sequence may say, by ids. The scheduler calls it from
 // Add and Commit. A sequence with a constraint gets no row while a sample of it is
@@ -109,14 +115,18 @@ var (
 	ErrNeverFits = errors.New("sequence never fits") // Capacity says what would
 )
 
+// A PrefixObserver is told which prefixes are cached.
+type PrefixObserver = kv.Observer
+
 // Config is what an operator may choose. The zero value is a sensible server.
 type Config struct {
-	MaxQueue       int  // sequences that wait for their first slot, 0 = 1024
-	MaxQueueTokens int  // their prompt tokens, 0 = no bound; a lone sequence may exceed it
-	ChunkLimit     int  // tokens of a prompt per step and sequence, 0 = what the step has room for
-	NoPrefixCache  bool // compute every prompt in full
-	SharedBlocks   int  // blocks that all KV groups have together, 0 = each has its pool for itself
-	NoReserve      bool // admit where the prompt's blocks are there, and keep none for residents that will need more
+	MaxQueue       int            // sequences that wait for their first slot, 0 = 1024
+	MaxQueueTokens int            // their prompt tokens, 0 = no bound; a lone sequence may exceed it
+	ChunkLimit     int            // tokens of a prompt per step and sequence, 0 = what the step has room for
+	NoPrefixCache  bool           // compute every prompt in full
+	SharedBlocks   int            // blocks that all KV groups have together, 0 = each has its pool for itself
+	Observer       PrefixObserver // is told which prefixes are cached; nil = nobody is
+	NoReserve      bool           // admit where the prompt's blocks are there, and keep none for residents that will need more
 }
 
 // Stats is a snapshot for metrics. Counters run since New.
@@ -128,15 +138,14 @@ type Stats struct {
 	KV     kv.Stats   // of the fullest group
 	Groups []kv.Group // valid until the next call of Scheduler.Stats
 
-	Steps        uint64 // batches planned
-	Rows         uint64 // rows in them
-	Tokens       uint64 // tokens in them
+	Steps        uint64 // batches planned that had more than probes
+	Rows         uint64 // rows in them, but for those of probes
+	Tokens       uint64 // their tokens
 	Sampled      uint64 // rows of them that sample
 	Dropped      uint64 // rows whose sequence had ended before they were committed
 	Preemptions  uint64
 	Recomputed   uint64 // tokens computed again after preemption
-	Begun        uint64 // prompt tokens of sequences that got their first row
-	CacheQueries uint64 // of these, looked up in the prefix cache
+	CacheQueries uint64 // prompt tokens of sequences that got their first row, looked up in the prefix cache
 	CacheHits    uint64 // of these, found
 }
 

@@ -268,7 +268,7 @@ func TestChatToolsAsked(t *testing.T) {
 		return g.post(chatsPath, `{"messages":[{"role":"user","content":"x"}]`+members+`}`)
 	}
 	for _, tt := range []struct{ members, param, code string }{
-		{`,"tools":[{"type":"file_search"}]`, "tools[0].type", wire.CodeUnsupported},
+		{`,"tools":[{"type":"file_search"}]`, "tools[0].type", wire.CodeUnsupportedTool},
 		{`,"tools":[{"type":"function","function":{"name":"f"}},{"type":"mcp"}]`, "tools[1].server_label", wire.CodeMissingParameter},
 		{`,"tools":[{"type":"mcp","server_label":"other"}]`, "tools[0].server_label", wire.CodeInvalidValue},
 		{`,"tools":[{"type":"code_interpreter","container":"cntr_1"}]`, "tools[0].container", wire.CodeInvalidValue},
@@ -368,6 +368,7 @@ func TestChatToolsWait(t *testing.T) {
 	req.Header.Set("Content-Type", "application/json")
 	go func() {
 		if res, err := g.client.Do(req); err == nil {
+			_, _ = io.Copy(io.Discard, res.Body) // whoever closes it has left
 			res.Body.Close()
 		}
 	}()

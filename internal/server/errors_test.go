@@ -85,7 +85,7 @@ func TestErrors(t *testing.T) {
 		{"allowed ids without text", "POST", chatPath, `{` + hi + `,"allowed_token_ids":[200002,200012]}`, 400, "invalid_value", "allowed_token_ids"},
 		{"unknown tool", "POST", chatPath, `{` + hi + `,` + tools + `,"tool_choice":{"type":"function","function":{"name":"get_time"}}}`, 400, "invalid_value", "tool_choice"},
 		{"required without tools", "POST", chatPath, `{` + hi + `,"tool_choice":"required"}`, 400, "invalid_value", "tool_choice"},
-		{"built-in tool", "POST", chatPath, `{` + hi + `,"tools":[{"type":"web_search"}]}`, 400, "unsupported_parameter", "tools[0].type"},
+		{"built-in tool", "POST", chatPath, `{` + hi + `,"tools":[{"type":"web_search"}]}`, 400, "unsupported_tool", "tools[0].type"},
 		{"two forms", "POST", chatPath, `{` + hi + `,"response_format":{"type":"json_object"},"guided_regex":"a"}`, 400, "invalid_value", "guided_regex"},
 		{"regex", "POST", textPath, `{"prompt":"x","structured_outputs":{"regex":"["}}`, 400, "invalid_value", "structured_outputs.regex"},
 		{"nothing left of the prompt", "POST", textPath, `{"prompt":"x","truncate_prompt_tokens":0}`, 400, "invalid_value", "prompt"},

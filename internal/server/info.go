@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"ossian/internal/api"
+	"ossian/internal/host"
 	"ossian/internal/limits"
+	"ossian/internal/wire"
 )
 
 // An information is the reply of GET /info.
@@ -16,22 +18,23 @@ type information struct {
 	Version string               `json:"version"`
 	Uptime  float64              `json:"uptime"` // seconds
 	Models  []modelInfo          `json:"models"`
-	Device  *string              `json:"device"` // null = not known before the model is loaded
+	Device  *string              `json:"device"` // null = not known before a model is loaded
 	Limits  map[string]limitInfo `json:"limits"` // by which requests can be refused
 	Tools   []toolInfo           `json:"tools"`
 	Auth    authInfo             `json:"auth"`
 }
 
-// A modelInfo is a model under one of its names. What is not known before it is loaded is null.
+// A modelInfo is a model under one of its names. What is not known before it was loaded once is null.
 type modelInfo struct {
-	ID            string   `json:"id"`
-	Family        *string  `json:"family"`
-	Parameters    *int64   `json:"parameters"`
-	Quantization  *string  `json:"quantization"`
-	MaxModelLen   int      `json:"max_model_len"`
-	ContextWindow int      `json:"context_window"`
-	Efforts       []string `json:"efforts"` // that make a difference; none = it knows no effort
-	Capabilities  []string `json:"capabilities"`
+	ID            string           `json:"id"`
+	Status        wire.ModelStatus `json:"status"` // as in the list of models
+	Family        *string          `json:"family"`
+	Parameters    *int64           `json:"parameters"`
+	Quantization  *string          `json:"quantization"`
+	MaxModelLen   int              `json:"max_model_len"`
+	ContextWindow int              `json:"context_window"`
+	Efforts       []string         `json:"efforts"` // that make a difference; none = it knows no effort
+	Capabilities  []string         `json:"capabilities"`
 }
 
 // A limitInfo is a limit in force.
@@ -56,19 +59,26 @@ type authInfo struct {
 func (s *Server) info(w *api.Reply, _ *http.Request) error {
 	told := information{Version: s.cfg.Version, Uptime: seconds(time.Since(s.began)), Limits: limitsOfRequests(s.lim()),
 		Tools: s.toolInfos(), Auth: authInfo{Required: len(s.live.Load().keys) > 0}}
-	for _, name := range s.host.Names {
-		card := s.card(name)
-		told.Models = append(told.Models, modelInfo{ID: card.ID, MaxModelLen: card.MaxModelLen, ContextWindow: card.ContextWindow, Efforts: []string{}, Capabilities: card.Capabilities})
-	}
-	if model, err := s.host.Find(""); err == nil {
-		told.Device = &model.Facts.Device
-		for i := range told.Models {
-			one := &told.Models[i]
-			one.Family, one.Parameters, one.Quantization = &model.Facts.Family, &model.Facts.Parameters, &model.Facts.Quantization
-			one.Efforts = append(one.Efforts, model.Facts.Efforts...)
+	for _, model := range s.host.Models() {
+		for _, name := range model.Names {
+			told.Models = append(told.Models, infoOf(name, &model))
+		}
+		if model.Loaded && told.Device == nil { // one is for all of them
+			told.Device = &model.Facts.Device
 		}
 	}
 	return w.Send(told)
+}
+
+// infoOf returns what is told of a model under one of its names.
+func infoOf(name string, model *host.Info) modelInfo {
+	card := card(name, model)
+	told := modelInfo{ID: card.ID, Status: card.Status, MaxModelLen: card.MaxModelLen, ContextWindow: card.ContextWindow, Efforts: []string{}, Capabilities: card.Capabilities}
+	if model.Loaded {
+		told.Family, told.Parameters, told.Quantization = &model.Facts.Family, &model.Facts.Parameters, &model.Facts.Quantization
+		told.Efforts = append(told.Efforts, model.Facts.Efforts...)
+	}
+	return told
 }
 
 // limitsOfRequests are those by which a request can be refused.

@@ -248,9 +248,9 @@ func TestOPS1Loading(t *testing.T) {
 func TestService(t *testing.T) {
 	g := start(t, setup{reply: hello})
 	for _, c := range []struct{ method, path, body string }{
-		{"GET", "/version", `{"version":"1.2.3"}`}, {"GET", "/load", `{"server_load":0}`}, {"GET", "/ready", ""}, {"GET", "/ping", ""}, {"POST", "/ping", ""},
+		{"GET", "/version", `{"revision":"abc","version":"1.2.3"}`}, {"GET", "/load", `{"server_load":0}`}, {"GET", "/ready", ""}, {"GET", "/ping", ""}, {"POST", "/ping", ""},
 		{"HEAD", "/v1/models", ""}, {"HEAD", "/metrics", ""},
-		{"GET", "/v1/models/test-model", `{"id":"test-model","object":"model","created":1700000000,"owned_by":"ossian","root":"root","parent":null,"max_model_len":4096,"context_window":4096,"capabilities":["completion","chat","tools"],"permission":[]}`},
+		{"GET", "/v1/models/test-model", `{"id":"test-model","object":"model","created":1700000000,"owned_by":"ossian","root":"root","parent":null,"max_model_len":4096,"context_window":4096,"capabilities":["completion","chat","tools"],"permission":[],"status":{"value":"loaded"}}`},
 	} {
 		if r := g.do(c.method, c.path, ""); r.status != 200 || r.body != c.body {
 			t.Errorf("%s %s: %d %s", c.method, c.path, r.status, r.body)
@@ -314,9 +314,9 @@ func TestOPS5(t *testing.T) {
 	m := g.do("GET", "/metrics", "").body
 	for _, line := range []string{
 		`vllm:request_success_total{engine="0",finished_reason="stop",model_name="test-model"} 2`,
-		`vllm:request_success_total{engine="0",finished_reason="length",model_name="test-model"} 1`,
+		`vllm:request_success_total{engine="0",finished_reason="length",model_name="test-model"} 3`,
 		`vllm:request_generation_tokens_sum{engine="0",model_name="test-model"} 51`, // 22 + 17 + 3·4
-		`vllm:request_prompt_tokens_sum{engine="0",model_name="test-model"} 204`,
+		`vllm:request_prompt_tokens_sum{engine="0",model_name="test-model"} 340`,
 		`vllm:request_params_n_sum{engine="0",model_name="test-model"} 5`,
 		`vllm:time_to_first_token_seconds_count{engine="0",model_name="test-model"} 5`,
 		`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 3`,

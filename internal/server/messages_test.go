@@ -95,7 +95,7 @@ func TestMessages(t *testing.T) {
 		whole := parsed(t, g.post("/v1/messages", `{"model":"","stream":false,`+askHi+c.more+`}`, version, "2023-06-01").body)
 		streamed := replay(t, g.post("/v1/messages", `{"stream":true,`+askHi+c.more+`}`).body)
 		for _, message := range []object{whole, streamed} {
-			if !strings.HasPrefix(message["id"].(string), "msg_") || message["type"] != "message" || message["role"] != "assistant" || message["model"] != g.s.host.Names[0] {
+			if !strings.HasPrefix(message["id"].(string), "msg_") || message["type"] != "message" || message["role"] != "assistant" || message["model"] != g.s.host.Names()[0] {
 				t.Errorf("%s: head %v", c.name, message)
 			}
 			for _, block := range message["content"].([]any) {

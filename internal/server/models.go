@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"ossian/internal/api"
+	"ossian/internal/host"
 	"ossian/internal/wire"
 	"ossian/internal/wire/messages"
 )
@@ -13,11 +14,19 @@ import (
 // the list when they start.
 func (s *Server) models(w *api.Reply, r *http.Request) error {
 	if ofMessages(r) {
-		return w.Send(messages.NewModelList(s.host.Names, s.host.Created))
+		var all []messages.Model
+		for _, model := range s.host.Models() {
+			for _, name := range model.Names {
+				all = append(all, messages.NewModel(name, model.Created))
+			}
+		}
+		return w.Send(messages.NewModelList(all))
 	}
 	list := wire.ModelList{Object: "list"}
-	for _, name := range s.host.Names {
-		list.Data = append(list.Data, s.card(name))
+	for _, model := range s.host.Models() {
+		for _, name := range model.Names {
+			list.Data = append(list.Data, card(name, &model))
+		}
 	}
 	return w.Send(list)
 }
@@ -25,28 +34,25 @@ func (s *Server) models(w *api.Reply, r *http.Request) error {
 // model answers GET /v1/models/{id}.
 func (s *Server) model(w *api.Reply, r *http.Request) error {
 	name := strings.TrimPrefix(r.URL.Path, "/v1/models/")
-	if !s.host.Knows(name) {
-		_, err := s.service.Find(name)
-		return err
+	model, ok := s.host.Model(name)
+	if !ok {
+		return s.service.NotFound(name)
 	}
 	if ofMessages(r) {
-		return w.Send(messages.NewModel(name, s.host.Created))
+		return w.Send(messages.NewModel(name, model.Created))
 	}
-	return w.Send(s.card(name))
+	return w.Send(card(name, &model))
 }
 
-func (s *Server) card(name string) wire.Model {
-	card := wire.Model{ID: name, Object: "model", Created: s.host.Created.Unix(), OwnedBy: "ossian", Root: s.host.Root, MaxModelLen: s.host.MaxLen,
-		Capabilities: []string{"completion"}, Permission: []string{}}
-	if m, err := s.host.Find(name); err == nil {
-		card.MaxModelLen = m.Engine.Capacity()
-		if m.Format != nil {
-			card.Capabilities = append(card.Capabilities, "chat")
-			if m.Format.Tools() {
-				card.Capabilities = append(card.Capabilities, "tools")
-			}
-		}
+// card returns what the list says of a model under one of its names.
+func card(name string, model *host.Info) wire.Model {
+	card := wire.Model{ID: name, Object: "model", Created: model.Created.Unix(), OwnedBy: "ossian", Root: model.Root, MaxModelLen: model.MaxLen, ContextWindow: model.MaxLen,
+		Capabilities: []string{"completion"}, Permission: []string{}, Status: wire.ModelStatus{Value: model.State.String(), Failed: model.Failed}}
+	if model.Chat {
+		card.Capabilities = append(card.Capabilities, "chat")
 	}
-	card.ContextWindow = card.MaxModelLen
+	if model.Tools {
+		card.Capabilities = append(card.Capabilities, "tools")
+	}
 	return card
 }

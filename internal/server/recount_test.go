@@ -15,7 +15,7 @@ import (
 )
 
 // samples reads the exposition: name{labels} to value.
-func samples(t *testing.T, text string) map[string]float64 {
+func samples(t testing.TB, text string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
 	for line := range strings.Lines(text) {
@@ -114,15 +114,11 @@ func TestOPS5Recount(t *testing.T) {
 		if len(finished) != choices {
 			t.Fatalf("%s: %d choices finished: %s", body, len(finished), r.body)
 		}
-		reason := "stop"
-		for _, f := range finished {
-			if f == "length" {
-				reason = f
-			}
+		for _, reason := range finished {
+			count(`vllm:request_success_total{engine="0",finished_reason="`+reason+`",model_name="test-model"}`, 1)
 		}
-		count(`vllm:request_success_total{engine="0",finished_reason="`+reason+`",model_name="test-model"}`, 1)
-		count("vllm:request_prompt_tokens_sum{"+model, tokens)
-		count("vllm:request_prompt_tokens_count{"+model, 1)
+		count("vllm:request_prompt_tokens_sum{"+model, tokens*choices)
+		count("vllm:request_prompt_tokens_count{"+model, choices)
 		count("vllm:request_generation_tokens_sum{"+model, generated)
 		count("vllm:request_params_n_sum{"+model, choices)
 		count("vllm:time_to_first_token_seconds_count{"+model, choices)

@@ -37,11 +37,20 @@ type watching struct {
 
 // gauges are of the server as a whole.
 type gauges struct {
-	Running       int     `json:"running"` // sequences, as vllm:num_requests_running
-	Waiting       int     `json:"waiting"`
+	Running       int     `json:"running"`        // sequences, as vllm:num_requests_running
+	Waiting       int     `json:"waiting"`        // also for a model's turn in memory
 	WaitingTokens int64   `json:"waiting_tokens"` // of their prompts
 	KVUsage       float64 `json:"kv_usage"`       // 0 to 1
 	Load          int64   `json:"load"`           // requests, as /load
+}
+
+// add counts another engine. Of their shares of KV blocks the largest is told: that is where it is
+// full first.
+func (g *gauges) add(stats metrics.Snapshot) {
+	g.Running += stats.Running
+	g.Waiting += stats.Waiting
+	g.WaitingTokens += stats.WaitingTokens
+	g.KVUsage = max(g.KVUsage, stats.Usage())
 }
 
 // A snapshot is the data of an event.
@@ -109,9 +118,13 @@ func (s *Server) requests(w *api.Reply, r *http.Request, caller *api.Caller) err
 // take makes a snapshot.
 func (s *Server) take(now time.Time) (snapshot, []board.Entry) {
 	taken := snapshot{Time: float64(now.UnixMilli()) / 1000, Uptime: seconds(now.Sub(s.began)), Gauges: gauges{Load: s.load.Load()}}
-	if model, err := s.host.Find(""); err == nil {
-		stats := host.Snapshot(model.Engine)
-		taken.Gauges.Running, taken.Gauges.Waiting, taken.Gauges.WaitingTokens, taken.Gauges.KVUsage = stats.Running, stats.Waiting, stats.WaitingTokens, stats.Usage()
+	leases := s.host.Resident()
+	defer release(leases)
+	for _, lease := range leases {
+		taken.Gauges.add(host.Snapshot(lease.Engine))
+	}
+	for _, model := range s.host.Models() {
+		taken.Gauges.Waiting += model.Waiting
 	}
 	return taken, s.board.Entries(now)
 }

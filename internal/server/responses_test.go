@@ -404,7 +404,7 @@ func alike(r object) object {
 		delete(out, key)
 	}
 	if u, ok := out["usage"].(object); ok { // the second finds the first's prompt
-		u["input_tokens_details"] = nil
+		u["input_tokens_details"], u["cached_tokens_per_turn"] = nil, nil
 	}
 	for _, it := range out["output"].([]any) {
 		it.(object)["id"], it.(object)["call_id"] = nil, nil

@@ -161,11 +161,11 @@ func start(t testing.TB, u setup) *rig {
 	if u.names == nil {
 		u.names = []string{"test-model", "alias/of it"}
 	}
-	h, err := host.New(host.Card{Names: u.names, Root: "root", Created: time.Unix(1_700_000_000, 0), MaxLen: 4096})
+	h, err := host.New(host.Config{}, host.Card{Names: u.names, Root: "root", Created: time.Unix(1_700_000_000, 0), MaxLen: 4096})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.cfg.Version = "1.2.3"
+	u.cfg.Version, u.cfg.Revision = "1.2.3", "abc"
 	u.cfg.Limits = limits.Defaults()
 	u.cfg.Limits[limits.CompileTime] = limits.CompileTime.Info().Max // tests may run on a slow machine
 	for id, v := range u.limits {
@@ -196,7 +196,7 @@ func start(t testing.TB, u setup) *rig {
 	hosted := make(chan error, 1)
 	hostCtx, end := context.WithCancel(context.Background())
 	go func() {
-		hosted <- h.Run(hostCtx, func(ctx context.Context) (*host.Model, error) {
+		hosted <- h.Run(hostCtx, func(ctx context.Context, _ *host.Card) (*host.Model, error) {
 			if u.load != nil {
 				if err := u.load(ctx); err != nil {
 					return nil, err
@@ -231,7 +231,7 @@ func start(t testing.TB, u setup) *rig {
 		}
 	})
 	if u.load == nil {
-		for _, err := h.Find(""); err != nil; _, err = h.Find("") {
+		for !h.Available() {
 			time.Sleep(time.Millisecond)
 		}
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/generate"
-	"ossian/internal/host"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
@@ -27,6 +25,7 @@ type route struct {
 	deep    bool // the * may hold slashes
 	open    bool // without a key, and to any Host: a status that says nothing else
 	free    bool // without a key: files that hold no secret
+	keyless bool // without a key, but like others in all else
 	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
 	stays   bool // the answer goes on for as long as the client likes, and takes one of few places
@@ -47,7 +46,9 @@ var (
 func (s *Server) table() []route {
 	table := []route{
 		{path: "/v1/chat/completions", methods: post, work: true, body: s.chat.Complete},
+		{path: "/v1/chat/completions/render", methods: post, body: s.chat.Render},
 		{path: "/v1/completions", methods: post, work: true, body: s.completions.Complete},
+		{path: "/v1/completions/render", methods: post, body: s.completions.Render},
 		{path: "/v1/messages", methods: post, work: true, body: s.messages.Create},
 		{path: "/v1/messages/count_tokens", methods: post, body: s.messages.CountTokens},
 		{path: "/v1/responses", methods: post, work: true, body: s.responses.Create},
@@ -67,7 +68,7 @@ func (s *Server) table() []route {
 		{path: "/load", methods: get, handle: s.loadNow},
 		{path: "/info", methods: get, handle: s.info},
 		{path: "/requests", methods: []string{http.MethodGet}, stays: true, read: s.requests},
-		{path: "/metrics", methods: get, probe: true, handle: s.scrape},
+		{path: "/metrics", methods: get, keyless: s.cfg.OpenMetrics, probe: true, handle: s.scrape},
 		{path: "/reset_prefix_cache", methods: post, admin: true, handle: s.resetCache},
 	}
 	if s.page != nil {
@@ -130,6 +131,7 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	conn := connOf(r)
 	w := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
 	w.Header().Set("X-Request-Id", w.ID)
+	giveBack(w.Header(), r.Header)
 	if ofMessages(r) {
 		w.Header().Set("Request-Id", w.ID) // where those clients look for it
 	}
@@ -149,6 +151,12 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 		err = s.admit(w, r, rt, caller)
 	}
 	if err == nil {
+		seen := s.observe(r, rt, caller.Received)
+		if seen != nil {
+			caller.Observer = seen
+			// Behind the reply, and also when the handler panics.
+			defer func() { seen.replied(w.Status, s.modelOf(caller), err) }()
+		}
 		err = s.serve(w, r, rt, caller)
 	}
 	switch {
@@ -226,13 +234,13 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	if text := r.Header.Get("X-Api-Key"); !ok && text != "" && ofMessages(r) {
 		tenant, ok = s.tenant("Bearer " + text)
 	}
-	if !open && !ok && (rt == nil || !rt.free) {
+	if !open && !ok && (rt == nil || !(rt.free || rt.keyless)) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY, or x-api-key: KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
 	}
 	caller.Tenant = tenant
 	if rt != nil {
-		caller.Label = board.Label{ID: w.ID, Route: rt.path, Model: s.host.Names[0]}
+		caller.Label = board.Label{ID: w.ID, Route: rt.path}
 	}
 	// Only whoever may ask learns which routes there are.
 	switch {
@@ -270,7 +278,7 @@ func (s *Server) serve(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 			return err
 		}
 	}
-	defer caller.Release()
+	defer caller.Leave()
 	body, err := s.body(w, r, caller)
 	if err != nil {
 		return err
@@ -281,22 +289,41 @@ func (s *Server) serve(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 // accepting refuses work before its body is read where it would be refused anyway
 // (ADM-4).
 func (s *Server) accepting() error {
+	leases := s.host.Resident()
+	defer release(leases)
 	if s.draining.Load() {
-		if model, err := s.host.Find(""); err == nil {
-			s.service.Rejected(model, engine.ErrDraining)
+		for _, lease := range leases {
+			s.service.Rejected(lease.Model, engine.ErrDraining)
 		}
 		return engine.ErrDraining
 	}
-	model, err := s.host.Find("")
-	if errors.Is(err, host.ErrLoading) {
-		return nil // an unknown name is worth its own error
+	if len(leases) != 1 || s.host.Several() {
+		return nil // it may wait for its model; an unknown name is worth its own error
 	}
-	if err == nil {
-		if err = model.Engine.Accepting(); err != nil {
-			s.service.Rejected(model, err)
-		}
+	err := leases[0].Engine.Accepting()
+	if err != nil {
+		s.service.Rejected(leases[0].Model, err)
 	}
 	return err
+}
+
+// mostGivenBack bounds the bytes of a request's headers that its reply repeats.
+const mostGivenBack = 8 << 10
+
+// giveBack repeats headers by which gateways know their requests again (operations.md 3).
+func giveBack(reply, request http.Header) {
+	left := mostGivenBack
+	for name, values := range request {
+		if name != "Traceparent" && !strings.HasPrefix(name, "X-Gateway-") {
+			continue
+		}
+		for _, value := range values {
+			if size := len(name) + len(value); size <= left {
+				left -= size
+				reply.Add(name, value)
+			}
+		}
+	}
 }
 
 // requestID returns the client's id if it can go into headers and logs, else a new one.

@@ -252,7 +252,7 @@ func TestServedEvents(t *testing.T) {
 // usageApart leaves out what of the usage depends on the cache.
 func usageApart(o object) object {
 	if usage, ok := o["usage"].(object); ok {
-		usage["input_tokens_details"] = nil
+		usage["input_tokens_details"], usage["cached_tokens_per_turn"] = nil, nil
 	}
 	return o
 }
@@ -329,7 +329,7 @@ func TestLimitationUsage(t *testing.T) {
 	r := responded(t, g.post("/v1/responses", `{"input":"Hi","tools":[`+webTool+`]}`))
 	usage := r["usage"].(object)
 	sampled := len(said(searches)) + len(said(opens)) + len(said(cites))
-	prompts, outputs := list(at(usage, "input_tokens_details", "input_tokens_per_turn")), list(at(usage, "output_tokens_details", "output_tokens_per_turn"))
+	prompts, outputs := list(usage["input_tokens_per_turn"]), list(usage["output_tokens_per_turn"])
 	if len(prompts) != 3 || len(outputs) != 3 {
 		t.Fatalf("usage %v", usage)
 	}
@@ -777,13 +777,31 @@ func TestServedOff(t *testing.T) {
 	if o := responded(t, r); len(o["tools"].([]any)) != 0 || r.header.Get("x-ossian-ignored") != "input.mcp_call, tools.web_search, tools.mcp" {
 		t.Errorf("tools %v, ignored %q", o["tools"], r.header.Get("x-ossian-ignored"))
 	}
-	wantError(t, g.post("/v1/responses", `{"input":"Hi","tools":[`+shopTool+`],"tool_choice":{"type":"mcp","server_label":"shop"}}`), 400, "invalid_request_error", "invalid_value", "tool_choice")
+	wantError(t, g.post("/v1/responses", `{"input":"Hi","tools":[`+shopTool+`],"tool_choice":{"type":"mcp","server_label":"shop"}}`), 400, "invalid_request_error", "unsupported_tool", "tool_choice")
+	for members, param := range map[string]string{`"tools":[{"type":"function","function":{"name":"f"}},{"type":"web_search"}]`: "tools[1].type", `"web_search_options":{}`: "web_search_options", `"tools":[{"type":"file_search"}]`: "tools[0].type"} {
+		r := g.post(chatsPath, `{"messages":[{"role":"user","content":"x"}],`+members+`}`)
+		if wantError(t, r, 400, "invalid_request_error", "unsupported_tool", param); !strings.Contains(r.body, "file_search") && !strings.Contains(r.body, "--tool-server demo") {
+			t.Errorf("%s: %s", members, r.body)
+		}
+	}
+	r = g.post("/v1/responses", `{"input":"Hi","include":["reasoning.encrypted_content","web_search_call.sources"],"tools":[`+codeTool+`],"tool_choice":{"type":"code_interpreter"}}`)
+	if wantError(t, r, 400, "invalid_request_error", "unsupported_tool", "tool_choice"); !strings.Contains(r.body, "runs no tool of type code_interpreter") {
+		t.Error(r.body)
+	}
+	if ignored := r.header.Get("x-ossian-ignored"); ignored != "include.web_search_call.sources, tools.code_interpreter" {
+		t.Errorf("ignored %q", ignored)
+	}
 	box := toolbox()
 	box.browser = nil
 	g = serving(t, box, hello)
 	r = g.post("/v1/responses", `{"input":"Hi","tools":[`+webTool+`,`+codeTool+`]}`)
 	if o := responded(t, r); len(o["tools"].([]any)) != 1 || r.header.Get("x-ossian-ignored") != "tools.web_search" {
 		t.Errorf("tools %v, ignored %q", o["tools"], r.header.Get("x-ossian-ignored"))
+	}
+	wantError(t, g.post("/v1/responses", `{"input":"Hi","tools":[`+webTool+`],"tool_choice":{"type":"web_search"}}`), 400, "invalid_request_error", "unsupported_tool", "tool_choice")
+	r = g.post("/v1/responses", `{"input":"Hi","tools":[{"type":"code_interpreter","container":"cntr_of_nobody"}]}`)
+	if responded(t, r); r.header.Get("x-ossian-ignored") != "tools[0].container" {
+		t.Errorf("ignored %q", r.header.Get("x-ossian-ignored"))
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
 	"ossian/internal/store"
+	"ossian/internal/trace"
 	"ossian/internal/web"
 	"ossian/internal/wire"
 )
@@ -36,6 +37,7 @@ import (
 // and answers to the names of this machine only.
 type Config struct {
 	Version        string
+	Revision       string   // the commit; "" = unknown
 	Keys           []string // one of them is needed; nil = no key; see Reload
 	AllowedHosts   []string // further names in the Host header; "*" = all. With keys all are allowed
 	AllowedOrigins []string // of pages that may send requests; "*" = all; nil = none
@@ -45,6 +47,7 @@ type Config struct {
 	Strict         bool          // refuse unknown request fields
 	DrainTimeout   time.Duration // how long requests may go on once Serve is told to end
 	AccessLog      bool
+	OpenMetrics    bool        // /metrics is answered without a key
 	LooseHeaders   bool        // leave headers of gpt-oss to the model, to compare with servers that do
 	Limits         *limits.Set // nil = defaults; see Reload
 	Archive        Archive     // of responses; nil = none is kept
@@ -52,6 +55,8 @@ type Config struct {
 	TLS            *tls.Config // nil = plain HTTP
 	Page           bool        // answer / with the page of package web
 	Toolbox        api.Toolbox // what the server runs for models; nil = nothing
+
+	Tracer *trace.Tracer // tells a collector of requests; nil = nobody is told
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source
@@ -100,7 +105,7 @@ type Server struct {
 	responses   *responses.Handler
 }
 
-// New returns a server of the host's model.
+// New returns a server of the host's models.
 func New(cfg Config, models *host.Host, log *slog.Logger, counters *metrics.Server) *Server {
 	return newServer(cfg, models, log, counters, nil)
 }
@@ -119,7 +124,7 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: counters.Handler(), roster: newRoster(), leaving: make(chan struct{}), began: time.Now()}
 	s.leave = sync.OnceFunc(func() { close(s.leaving) })
 	s.Reload(cfg.Keys, cfg.Limits)
-	s.front = api.New(api.Config{Model: models.Names[0], Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
+	s.front = api.New(api.Config{Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
 		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField, Toolbox: cfg.Toolbox})
 	s.service = generate.New(generate.Config{Host: models, Limits: s.lim, Metrics: counters, Log: log, Random: cfg.Random, Seed: cfg.Seed,
 		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &s.replies, Board: &s.board, Vocabulary: vocabulary})
@@ -193,11 +198,12 @@ func (s *Server) drain() {
 	s.draining.Store(true)
 	s.leave()
 	s.metrics.Ready(false)
-	if _, err := s.host.Find(""); err != nil {
-		return // without a model nobody waits for a reply
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
+	if !s.host.Busy() {
+		_ = s.host.Drain(ctx) // nobody gets in line any more
+		return                // without a model nobody waits for a reply
+	}
 	s.log.Info("draining: running requests may finish; another Ctrl-C or SIGTERM ends at once, without them", "requests", s.load.Load(), "timeout", s.cfg.DrainTimeout)
 	if err := s.host.Drain(ctx); err != nil {
 		s.log.Warn("requests were cut off", "error", err)

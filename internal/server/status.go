@@ -57,6 +57,8 @@ func statusOf(told *wire.Error) (status, retry int) {
 		return http.StatusServiceUnavailable, 1
 	case wire.CodeLoading, wire.CodeDraining:
 		return http.StatusServiceUnavailable, 5
+	case wire.CodeLoadFailed:
+		return http.StatusServiceUnavailable, max(told.Retry, 1)
 	case wire.CodeUnloaded: // until somebody starts the server anew
 		return http.StatusServiceUnavailable, 60
 	case wire.CodeInternal, wire.CodeDamaged:

@@ -22,7 +22,7 @@ func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	if err := req.Validate(s.lim()); err != nil {
 		return err
 	}
-	model, err := s.service.Find(req.Model)
+	model, err := caller.Model(r.Context(), s.service, req.Model)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, bod
 }
 
 // detokenize answers POST /detokenize.
-func (s *Server) detokenize(w *api.Reply, _ *http.Request, _ *api.Caller, body []byte) error {
+func (s *Server) detokenize(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
 	req, err := wire.DecodeDetokenize(body, s.lim())
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *Server) detokenize(w *api.Reply, _ *http.Request, _ *api.Caller, body [
 	if err := s.front.Ignored(w, req.Ignored); err != nil {
 		return err
 	}
-	model, err := s.service.Find(req.Model)
+	model, err := caller.Model(r.Context(), s.service, req.Model)
 	if err != nil {
 		return err
 	}

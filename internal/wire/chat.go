@@ -551,7 +551,7 @@ func (in *Reader) ToolChoice(flat bool) ToolChoice {
 	case kind == "shell" || kind == "apply_patch": // local_shell cannot be chosen so, to OpenAI's schema
 		choice = ToolChoice{Mode: "named", Name: kind}
 	case kind != "function" && kind != "custom":
-		in.Fail(Unsupported(string(in.path)+".type", fmt.Sprintf("function, custom, shell, apply_patch or allowed_tools expected, found %.40q", kind)))
+		in.Fail(Unsupported(string(in.path)+".type", fmt.Sprintf("function, custom, shell, apply_patch, web_search, code_interpreter, mcp or allowed_tools expected, found %.40q", kind)))
 	case choice.Name == "":
 		in.Missing(within + "name")
 	default:

@@ -13,6 +13,7 @@ type Error struct {
 	Param   string // dotted path of the field at fault, messages[2].content; "" = null
 	Code    string // one of the Code constants; "" = null
 	Limit   string // name of the limit that refused; not sent
+	Retry   int    // seconds after which to try again; 0 = what is usual for the code; sent as a header
 }
 
 // Error names the field at fault, then says what is wrong with it. Clients are told the
@@ -63,6 +64,7 @@ const (
 	CodeInternal         = "internal_error"
 	CodeLoading          = "loading"
 	CodeUnloaded         = "model_unloaded"
+	CodeLoadFailed       = "model_load_failed"
 	CodeDraining         = "draining"
 	CodeOverloaded       = "overloaded"
 )

@@ -471,9 +471,14 @@ func (in *Reader) Peek() json.RawMessage {
 
 // LeaveOut passes a value whose type is not known, and names it.
 func (in *Reader) LeaveOut(kind string) {
+	in.IgnoreKind(kind)
+	in.Skip()
+}
+
+// IgnoreKind names what is read now as ignored, with its kind: tools.file_search.
+func (in *Reader) IgnoreKind(kind string) {
 	at := len(in.path)
 	in.path = append(append(in.path, '.'), kind...)
 	in.Ignore()
 	in.path = in.path[:at]
-	in.Skip()
 }

@@ -54,7 +54,6 @@ func appendUsage(dst []byte, usage *Usage) []byte {
 		dst = append(dst, f.before...)
 		dst = strconv.AppendInt(dst, int64(f.n), 10)
 	}
-	dst = usage.Tools.AppendPrompt(dst)
 	for _, f := range [...]struct {
 		before string
 		n      int
@@ -67,26 +66,27 @@ func appendUsage(dst []byte, usage *Usage) []byte {
 		dst = append(dst, f.before...)
 		dst = strconv.AppendInt(dst, int64(f.n), 10)
 	}
-	dst = usage.Tools.AppendCompletion(dst)
-	return append(dst, "}}"...)
+	dst = usage.Tools.AppendResults(dst)
+	return append(usage.Tools.AppendSteps(append(dst, '}')), '}')
 }
 
-// AppendPrompt writes the members that the details of prompt tokens have besides; of nil none.
-func (u *ToolUsage) AppendPrompt(dst []byte) []byte {
+// AppendResults writes the member that the details of completion tokens have besides; of nil none.
+func (u *ToolUsage) AppendResults(dst []byte) []byte {
+	if u == nil {
+		return dst
+	}
+	return strconv.AppendInt(append(dst, `,"tool_output_tokens":`...), int64(u.Results), 10)
+}
+
+// AppendSteps writes the members of usage that have a number for each step; of nil none. They are
+// not among the details, whose members some clients require to be numbers.
+func (u *ToolUsage) AppendSteps(dst []byte) []byte {
 	if u == nil {
 		return dst
 	}
 	dst = appendInts(append(dst, `,"input_tokens_per_turn":`...), u.Prompt)
-	return appendInts(append(dst, `,"cached_tokens_per_turn":`...), u.Cached)
-}
-
-// AppendCompletion is AppendPrompt for those of completion tokens.
-func (u *ToolUsage) AppendCompletion(dst []byte) []byte {
-	if u == nil {
-		return dst
-	}
-	dst = appendInts(append(dst, `,"output_tokens_per_turn":`...), u.Completion)
-	return strconv.AppendInt(append(dst, `,"tool_output_tokens":`...), int64(u.Results), 10)
+	dst = appendInts(append(dst, `,"cached_tokens_per_turn":`...), u.Cached)
+	return appendInts(append(dst, `,"output_tokens_per_turn":`...), u.Completion)
 }
 
 // TokenLogprob is one generated token of a chat reply with its likeliest
@@ -525,6 +525,15 @@ type Model struct {
 	ContextWindow int      `json:"context_window"`
 	Capabilities  []string `json:"capabilities"`
 	Permission    []string `json:"permission"` // []
+
+	Status ModelStatus `json:"status"`
+}
+
+// A ModelStatus is where a model stands, as llama.cpp's router tells it: what is not loaded is
+// loaded when a request asks for it.
+type ModelStatus struct {
+	Value  string `json:"value"` // unloaded, loading, loaded, unloading
+	Failed bool   `json:"failed,omitempty"`
 }
 
 // ModelList is the reply of /v1/models.
@@ -539,6 +548,11 @@ type TokenizeReply struct {
 	MaxModelLen int      `json:"max_model_len"`
 	Tokens      []int32  `json:"tokens"`
 	TokenStrs   []string `json:"token_strs"`
+}
+
+// Rendered is the prompt of a request in replies of the render routes.
+type Rendered struct {
+	TokenIDs []int32 `json:"token_ids"`
 }
 
 // DetokenizeReply is the reply of /detokenize.

@@ -65,6 +65,15 @@ var (
 // IsServerTool reports whether tools of a type are run by a server.
 func IsServerTool(kind string) bool { return slices.Contains(serverTypes, kind) }
 
+// Unserved refuses a type of tool that no server here is for.
+func Unserved(kind, param string) *Error {
+	help := "start it with --tool-server demo, or with a server of MCP that is named so"
+	if kind == "mcp" {
+		help = "start it with --tool-server ADDRESS, or with --mcp-allow HOST for servers that requests bring"
+	}
+	return &Error{Message: fmt.Sprintf("this server runs no tool of type %s: %s", kind, help), Type: TypeInvalidRequest, Param: param, Code: CodeUnsupportedTool}
+}
+
 // Browses reports whether the tool asks for the browser.
 func (t *ServerTool) Browses() bool { return slices.Contains(browserTypes, t.Type) }
 

@@ -190,7 +190,7 @@ func CheckTools(tools []Tool, choice *ToolChoice, lim *limits.Set, at ToolFields
 		return Invalid(at.Choice, "the request has no "+at.Tools)
 	}
 	if choice.Mode == "named" && choice.Served != nil {
-		return Unsupported(at.Choice+".type", fmt.Sprintf("function, custom, shell, apply_patch or allowed_tools expected, found %.40q", choice.Served[0].Type))
+		return Unsupported(at.Choice+".type", fmt.Sprintf("function, custom, shell, apply_patch, web_search, code_interpreter, mcp or allowed_tools expected, found %.40q", choice.Served[0].Type))
 	}
 	if choice.Mode == "named" && !names[choice.Name] {
 		return Invalid(at.Choice, fmt.Sprintf("no %s is named %.100q", kind, choice.Name))

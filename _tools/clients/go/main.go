@@ -2,7 +2,10 @@
 //
 // usage: clients URL KEYED_URL KEY
 //
-// URL is a server of ossian-tiny without a key, KEYED_URL one that wants KEY.
+//	clients URL
+//
+// URL is a server of ossian-tiny without a key, KEYED_URL one that wants KEY; alone it is
+// one that runs tools, that of scripted/ with tools.txt and its site.
 package main
 
 import (
@@ -35,24 +38,27 @@ type session struct {
 	url, keyedURL, key string
 }
 
+// A check is something that clients do, and its name.
+type check struct {
+	name string
+	run  func() error
+}
+
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: clients URL KEYED_URL KEY")
+	var checks []check
+	switch s := (&session{ctx: context.Background()}); len(os.Args) {
+	case 4:
+		s.client, s.url, s.keyedURL, s.key = connect(os.Args[1], "none"), os.Args[1], os.Args[2], os.Args[3]
+		checks = ofModel(s)
+	case 2:
+		s.client = connect(os.Args[1], "none")
+		checks = ofTools(s)
+	default:
+		fmt.Fprintln(os.Stderr, "usage: clients URL [KEYED_URL KEY]")
 		os.Exit(2)
 	}
-	s := &session{context.Background(), connect(os.Args[1], "none"), os.Args[1], os.Args[2], os.Args[3]}
 	failed := false
-	for _, check := range []struct {
-		name string
-		run  func() error
-	}{
-		{"models", s.models}, {"chat", s.chat}, {"stream", s.stream}, {"accumulator", s.accumulator}, {"usage", s.usage},
-		{"tools", s.tools}, {"tools_stream", s.toolsStream}, {"structured", s.structured}, {"required", s.required}, {"stop", s.stop}, {"logprobs", s.logprobs}, {"n", s.n}, {"seed", s.seed},
-		{"bad_request", s.badRequest}, {"not_found", s.notFound}, {"authentication", s.authentication},
-		{"abort", s.abort}, {"parallel", s.parallel}, {"completions", s.completions},
-		{"responses", s.responses}, {"responses_stream", s.responsesStream}, {"responses_tools", s.responsesTools},
-		{"responses_structured", s.responsesStructured}, {"responses_required", s.responsesRequired}, {"responses_background", s.responsesBackground},
-	} {
+	for _, check := range checks {
 		result := "pass"
 		if err := guarded(check.run); err != nil {
 			result, failed = "fail", true
@@ -62,6 +68,17 @@ func main() {
 	}
 	if failed {
 		os.Exit(1)
+	}
+}
+
+func ofModel(s *session) []check {
+	return []check{
+		{"models", s.models}, {"chat", s.chat}, {"stream", s.stream}, {"accumulator", s.accumulator}, {"usage", s.usage},
+		{"tools", s.tools}, {"tools_stream", s.toolsStream}, {"structured", s.structured}, {"required", s.required}, {"stop", s.stop}, {"logprobs", s.logprobs}, {"n", s.n}, {"seed", s.seed},
+		{"bad_request", s.badRequest}, {"not_found", s.notFound}, {"authentication", s.authentication},
+		{"abort", s.abort}, {"parallel", s.parallel}, {"completions", s.completions},
+		{"responses", s.responses}, {"responses_stream", s.responsesStream}, {"responses_tools", s.responsesTools},
+		{"responses_structured", s.responsesStructured}, {"responses_required", s.responsesRequired}, {"responses_background", s.responsesBackground},
 	}
 }
 

@@ -1,13 +1,17 @@
 // Serves gpt-oss's formats and the whole API with a model that plays a script, for
 // clients that want more of a model than ossian-tiny can do.
 //
-// usage: scripted FILE
+// usage: scripted FILE [SITE | SERVER...]
 //
 // FILE has what the model says at each turn, separated by empty lines: harmony markup
 // behind <|start|>assistant, in which lines are joined. The turn that is played is the
 // number of results of tools behind the last message of the user; {{output}} in it is
-// the last line of the last one. It serves on a free port of 127.0.0.1, which it says
-// on standard error, until it is interrupted.
+// the last line of the last one. A line "? TEXT" begins a script of its own, which is
+// played where the user's last message is that text. It serves on a free port of
+// 127.0.0.1, which it says on standard error, until it is interrupted.
+//
+// With SITE it runs tools: a browser of that folder, Python in its sandbox, and a server
+// of MCP that is called weather. With addresses of servers of MCP (host:port) it has these.
 package main
 
 import (
@@ -31,7 +35,9 @@ import (
 	"ossian/internal/sample"
 	"ossian/internal/server"
 	"ossian/internal/sim"
+	"ossian/internal/store"
 	"ossian/internal/token"
+	"ossian/internal/tools/python"
 )
 
 // The server's model. The tools of an agent alone take thousands of tokens.
@@ -42,19 +48,20 @@ const (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: scripted FILE")
+	python.Helper(os.Args[1:]) // as an interpreter's helper the program does not get further
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: scripted FILE [SITE | SERVER...]")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1], os.Stderr); err != nil {
+	if err := run(ctx, os.Args[1], os.Args[2:], os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "scripted:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, file string, status io.Writer) error {
+func run(ctx context.Context, file string, tools []string, status io.Writer) error {
 	script, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -72,7 +79,7 @@ func run(ctx context.Context, file string, status io.Writer) error {
 	if err != nil {
 		return err
 	}
-	h, err := host.New(host.Card{Names: []string{name}, Root: name, Created: time.Now(), MaxLen: maxLen})
+	h, err := host.New(host.Config{}, host.Card{Names: []string{name}, Root: name, Created: time.Now(), MaxLen: maxLen})
 	if err != nil {
 		return err
 	}
@@ -82,21 +89,33 @@ func run(ctx context.Context, file string, status io.Writer) error {
 	if err != nil {
 		return err
 	}
+	cfg := server.Config{Version: name, DrainTimeout: time.Second, AccessLog: true}
+	if cfg.Archive, err = store.NewMemory(store.Config{Bytes: 64 << 20}); err != nil {
+		return err
+	}
+	if len(tools) > 0 {
+		box, err := openTools(tools, log)
+		if err != nil {
+			return err
+		}
+		defer box.Close()
+		cfg.Toolbox = box
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	hosted := make(chan struct{})
 	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // answers go on while the server drains
 	go func() {
 		defer close(hosted)
-		if err := h.Run(hostCtx, func(context.Context) (*host.Model, error) { return m, nil }); err != nil && hostCtx.Err() == nil {
+		if err := h.Run(hostCtx, func(context.Context, *host.Card) (*host.Model, error) { return m, nil }); err != nil && hostCtx.Err() == nil {
 			cancel(err)
 		}
 	}()
-	for _, err := h.Find(name); err != nil && ctx.Err() == nil; _, err = h.Find(name) {
+	for !h.Available() && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Fprintf(status, "listening on http://%s\nmodel loaded\n", l.Addr())
-	err = server.New(server.Config{Version: name, DrainTimeout: time.Second, AccessLog: true}, h, log, ms).Serve(ctx, l)
+	err = server.New(cfg, h, log, ms).Serve(ctx, l)
 	end()
 	<-hosted
 	return err
@@ -104,18 +123,22 @@ func run(ctx context.Context, file string, status io.Writer) error {
 
 // A play is a script and what is needed to find the place in it.
 type play struct {
-	tok   *token.BPE
-	turns []string
-	start int32 // the id that begins a message
+	tok     *token.BPE
+	scripts map[string][]string // turns, by the question; "" = any other
+	start   int32               // the id that begins a message
 }
 
 func newPlay(tok *token.BPE, script string) (*play, error) {
-	p := &play{tok: tok}
+	p := &play{tok: tok, scripts: map[string][]string{}}
+	question := ""
 	for turn := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
-		p.turns = append(p.turns, strings.ReplaceAll(strings.TrimSpace(turn), "\n", ""))
+		if rest, asked := strings.CutPrefix(strings.TrimSpace(turn), "? "); asked {
+			question, turn, _ = strings.Cut(rest, "\n")
+		}
+		p.scripts[question] = append(p.scripts[question], strings.ReplaceAll(strings.TrimSpace(turn), "\n", ""))
 	}
 	p.start, _ = tok.ID("<|start|>") // gpt-oss has it
-	if p.turns[0] == "" {
+	if strings.TrimSpace(script) == "" {
 		return nil, errors.New("the script is empty: at least one turn expected")
 	}
 	return p, nil
@@ -140,7 +163,7 @@ func (p *play) model(log *slog.Logger) (*host.Model, error) {
 
 // reply returns the ids that follow prompt.
 func (p *play) reply(prompt []int32) []int32 {
-	turn, output, end := 0, "", len(prompt)
+	turn, output, end, script := 0, "", len(prompt), p.scripts[""]
 	for at := end - 1; at >= 0; at-- {
 		if prompt[at] != p.start {
 			continue
@@ -148,23 +171,35 @@ func (p *play) reply(prompt []int32) []int32 {
 		message := p.tok.Decode(prompt[at+1 : end])
 		end = at
 		if strings.HasPrefix(message, "user") {
+			if own := p.scripts[text(message)]; own != nil {
+				script = own
+			}
 			break
 		}
-		if strings.HasPrefix(message, "functions.") {
+		// The rest are results of tools. What an agent says of itself meanwhile is none.
+		if of := func(author string) bool { return strings.HasPrefix(message, author) }; !of("assistant") && !of("developer") && !of("system") {
 			if turn++; turn == 1 {
 				output = lastLine(message)
 			}
 		}
 	}
+	if script == nil {
+		script = []string{"<|channel|>final<|message|>I do not know.<|return|>"}
+	}
 	q := p.tok.Prompt()
-	q.Markup(strings.ReplaceAll(p.turns[min(turn, len(p.turns)-1)], "{{output}}", output))
+	q.Markup(strings.ReplaceAll(script[min(turn, len(script)-1)], "{{output}}", output))
 	return q.IDs()
+}
+
+// text returns what a message says.
+func text(message string) string {
+	_, message, _ = strings.Cut(message, "<|message|>")
+	message, _, _ = strings.Cut(message, "<|end|>")
+	return strings.TrimSpace(message)
 }
 
 // lastLine returns the last line of a tool's message that has something in it.
 func lastLine(message string) string {
-	_, message, _ = strings.Cut(message, "<|message|>")
-	message, _, _ = strings.Cut(message, "<|end|>")
-	message = strings.TrimSpace(message)
+	message = text(message)
 	return strings.TrimSpace(message[strings.LastIndexByte(message, '\n')+1:])
 }

@@ -14,7 +14,7 @@ const isFields = (value: unknown): value is Fields => typeof value === "object" 
 
 const names: Record<string, string> = {
   id: "Name", family: "Family", parameters: "Parameters", quantization: "Weights", max_model_len: "Longest request", context_window: "Context", efforts: "Reasoning efforts", capabilities: "Capabilities",
-  version: "Version", uptime: "Up for", device: "Device", auth: "Key", owned_by: "Owner", created: "Created", root: "Loaded from", parent: "Parent",
+  version: "Version", uptime: "Up for", device: "Device", auth: "Key", owned_by: "Owner", created: "Created", root: "Loaded from", parent: "Parent", status: "State",
 };
 
 // valueOf writes one value.
@@ -25,6 +25,7 @@ export function valueOf(name: string, value: unknown): string {
   if (name === "uptime" && typeof value === "number") return duration(value * 1000);
   if (name === "created" && typeof value === "number") return new Date(value * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC";
   if (name === "auth" && isFields(value)) return value.required ? "required" : "not required";
+  if (name === "status" && isFields(value) && typeof value.value === "string") return shown(value.value) + (value.failed === true ? ", could not be loaded" : "");
   if (Array.isArray(value)) return value.length === 0 ? "none" : shown(value.map((v) => (typeof v === "string" ? v : JSON.stringify(v))).join(", "));
   if (typeof value === "number") return count(value);
   return shown(typeof value === "string" ? value : JSON.stringify(value));

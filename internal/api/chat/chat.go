@@ -39,44 +39,76 @@ func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, bo
 	return delivery.Run(r.Context())
 }
 
-// deliver takes a request through its stages: each may refuse it, so their order is the
-// order in which errors are found. kept: the request stays in memory until the answers have ended.
+// Render answers POST /v1/chat/completions/render: the ids that the same body would have
+// computed, and the same errors up to there. The engine has no part in it.
+func (h *Handler) Render(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	made, err := h.prepare(w, r, caller, body)
+	if err != nil {
+		return err
+	}
+	if err := generate.CheckSampling(made.model, &made.req.Sampling); err != nil {
+		return err
+	}
+	return w.Send(wire.Rendered{TokenIDs: made.ids})
+}
+
+// A prepared request is one whose prompt is known.
+type prepared struct {
+	req    *wire.ChatRequest
+	model  *host.Model
+	offers []tools.Offer
+	conv   *chat.Conversation
+	rules  *chat.Rules
+	at     generate.Places
+	field  wire.ReasoningField
+	ids    []int32
+}
+
+// prepare takes a request through its stages up to the ids of its prompt: each may refuse it, so
+// their order is the order in which errors are found.
+func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (made prepared, err error) {
+	if made.req, made.field, err = h.decode(w, r, body); err != nil {
+		return made, err
+	}
+	if made.model, err = caller.Model(r.Context(), h.service, made.req.Model); err != nil {
+		return made, err
+	}
+	if err = h.later(made.req); err != nil {
+		return made, err
+	}
+	if made.offers, err = h.offers(r.Context(), w, made.model, made.req); err != nil {
+		return made, err
+	}
+	if made.rules, made.at, err = rulesOf(made.req, made.offers); err != nil {
+		return made, err
+	}
+	made.conv = conversation(made.req, h.front.Clock(), made.offers)
+	if made.ids, err = h.prompt(w, made.model, made.req, made.conv); err != nil {
+		return made, Unrenderable(err, made.req)
+	}
+	return made, nil
+}
+
+// deliver takes a request through the stages behind its prompt. kept: the request stays in memory
+// until the answers have ended.
 func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (delivery *api.Delivery, kept bool, err error) {
-	req, field, err := h.decode(w, r, body)
+	made, err := h.prepare(w, r, caller, body)
 	if err != nil {
 		return nil, false, err
 	}
-	model, err := h.service.Find(req.Model)
-	if err != nil {
-		return nil, false, err
-	}
-	if err := h.later(req); err != nil {
-		return nil, false, err
-	}
-	offers, err := h.offers(r.Context(), w, model, req)
-	if err != nil {
-		return nil, false, err
-	}
-	rules, at, err := rulesOf(req, offers)
-	if err != nil {
-		return nil, false, err
-	}
-	conv := conversation(req, h.front.Clock(), offers)
-	ids, err := h.prompt(w, model, req, conv)
-	if err != nil {
-		return nil, false, Unrenderable(err, req)
-	}
+	req, model := made.req, made.model
 	// From here on only what parsers need of the conversation is held, unless it goes on.
-	known := generate.Known(conv)
-	constraint, err := h.constraint(r.Context(), w, model, known, rules, at)
+	known := generate.Known(made.conv)
+	constraint, err := h.constraint(r.Context(), w, model, known, made.rules, made.at)
 	if err != nil {
 		return nil, false, Unrenderable(err, req)
 	}
-	gen := generation(req, model, known, ids, rules.OneCall)
-	gen.Label, gen.Tenant, gen.Received, gen.Constraint = caller.Label, caller.Tenant, caller.Received, constraint
-	codec := h.codec(req, model, ids, field) // before the job: its id is drawn before the seed
-	if len(offers) > 0 {
-		gen.Builtin = &generate.Builtin{Conversation: conv, Rules: *rules, Places: at, Open: h.opener(caller, offers), Waits: true}
+	gen := generation(req, model, known, made.ids, made.rules.OneCall)
+	gen.Label, gen.Tenant, gen.Received, gen.Constraint, gen.Observer = caller.Label, caller.Tenant, caller.Received, constraint, caller.Observer
+	codec := h.codec(req, model, made.ids, made.field) // before the job: its id is drawn before the seed
+	gen.ReplyID, gen.ModelName = codec.head.ID, req.Model
+	if len(made.offers) > 0 {
+		gen.Builtin = &generate.Builtin{Conversation: made.conv, Rules: *made.rules, Places: made.at, Open: h.opener(caller, made.offers), Waits: true}
 	}
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
@@ -116,16 +148,18 @@ func (h *Handler) later(req *wire.ChatRequest) error {
 	if err := generate.Later(&req.Sampling); err != nil {
 		return err
 	}
-	served, supported := h.front.Toolbox != nil, "only tools of type function or custom are supported"
-	if served {
-		supported = "only tools of type function, custom, web_search, code_interpreter and mcp are supported"
-	}
+	served := h.front.Toolbox != nil
 	if req.WebSearch != nil && !served {
-		return wire.Unsupported("web_search_options", "built-in tools are not supported")
+		return wire.Unserved("web_search", "web_search_options")
 	}
 	for i := range req.Tools {
-		if kind := req.Tools[i].Type; kind != "function" && kind != "custom" && !(served && wire.IsServerTool(kind)) {
-			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), supported)
+		at := fmt.Sprintf("tools[%d].type", i)
+		switch kind := req.Tools[i].Type; {
+		case kind == "function" || kind == "custom":
+		case !wire.IsServerTool(kind):
+			return &wire.Error{Message: fmt.Sprintf("function, custom, web_search, code_interpreter or mcp expected, found %.40q", kind), Type: wire.TypeInvalidRequest, Param: at, Code: wire.CodeUnsupportedTool}
+		case !served:
+			return wire.Unserved(kind, at)
 		}
 	}
 	return nil

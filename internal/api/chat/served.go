@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -41,12 +42,15 @@ func (h *Handler) offers(ctx context.Context, w *api.Reply, model *host.Model, r
 	if err != nil {
 		return nil, err
 	}
+	if err := h.front.Ignored(w, offered.Ignored); err != nil {
+		return nil, err
+	}
 	w.Unavailable(offered.Listed)
 	offers, err := unasked(offered.Offers, asked)
 	if err != nil {
 		return nil, err
 	}
-	return offers, checkChoice(req, offers)
+	return offers, checkChoice(req, offers, offered.Listed)
 }
 
 // refuse refuses what only conversations have that the server keeps.
@@ -89,10 +93,11 @@ func placeOf(offer *tools.Offer, asked []wire.ServerTool) string {
 }
 
 // checkChoice refuses a choice of tools that the request does not get.
-func checkChoice(req *wire.ChatRequest, offers []tools.Offer) error {
+func checkChoice(req *wire.ChatRequest, offers []tools.Offer, listed []api.Listed) error {
 	for i := range req.ToolChoice.Served {
 		if choice := &req.ToolChoice.Served[i]; len(api.Chosen(offers, choice)) == 0 {
-			return wire.Invalid(req.ChoiceField(), fmt.Sprintf("the request gets no tool of type %s%s: choose another", choice.Type, named(choice)))
+			none := fmt.Sprintf("the request gets no tool of type %s%s: choose another", choice.Type, named(choice))
+			return wire.Invalid(req.ChoiceField(), cmp.Or(api.Unusable(listed, choice), none))
 		}
 	}
 	if len(offers) == 0 && len(req.Tools) == 0 && generate.MustCall(&req.ToolChoice) {

@@ -33,21 +33,44 @@ func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, bo
 	return delivery.Run(r.Context())
 }
 
-// deliver takes a request through its stages: each may refuse it, so their order is the
-// order in which errors are found.
+// Render answers POST /v1/completions/render: the ids of each prompt that the same body would have
+// computed, and the same errors up to there. The engine has no part in it.
+func (h *Handler) Render(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	req, model, prompts, err := h.prepare(w, r, caller, body)
+	if err != nil {
+		return err
+	}
+	if err := generate.CheckSampling(model, &req.Sampling); err != nil {
+		return err
+	}
+	rendered := make([]wire.Rendered, len(prompts))
+	for i := range prompts {
+		rendered[i].TokenIDs = prompts[i]
+	}
+	return w.Send(rendered)
+}
+
+// prepare takes a request through its stages up to the ids of its prompts: each may refuse it, so
+// their order is the order in which errors are found.
+func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (req *wire.CompletionRequest, model *host.Model, prompts [][]int32, err error) {
+	if req, err = h.decode(w, body); err != nil {
+		return nil, nil, nil, err
+	}
+	if model, err = caller.Model(r.Context(), h.service, req.Model); err != nil {
+		return nil, nil, nil, err
+	}
+	if later := generate.Later(&req.Sampling); later != nil {
+		return nil, nil, nil, later
+	}
+	if prompts, err = h.prompts(w, model, req); err != nil {
+		return nil, nil, nil, err
+	}
+	return req, model, prompts, nil
+}
+
+// deliver takes a request through the stages behind its prompts.
 func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
-	req, err := h.decode(w, body)
-	if err != nil {
-		return nil, err
-	}
-	model, err := h.service.Find(req.Model)
-	if err != nil {
-		return nil, err
-	}
-	if err := generate.Later(&req.Sampling); err != nil {
-		return nil, err
-	}
-	prompts, err := h.prompts(w, model, req)
+	req, model, prompts, err := h.prepare(w, r, caller, body)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +79,9 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 		return nil, err
 	}
 	gen := generation(req, model, prompts)
-	gen.Label, gen.Tenant, gen.Received, gen.Constraint = caller.Label, caller.Tenant, caller.Received, constraint
+	gen.Label, gen.Tenant, gen.Received, gen.Constraint, gen.Observer = caller.Label, caller.Tenant, caller.Received, constraint, caller.Observer
 	codec := h.codec(req, model, prompts) // before the job: its id is drawn before the seed
+	gen.ReplyID, gen.ModelName = codec.head.ID, req.Model
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
 		return nil, err

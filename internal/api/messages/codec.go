@@ -4,6 +4,7 @@ import (
 	"ossian/internal/api"
 	"ossian/internal/chat"
 	"ossian/internal/generate"
+	"ossian/internal/host"
 	"ossian/internal/wire"
 	"ossian/internal/wire/messages"
 )
@@ -18,10 +19,10 @@ type codec struct {
 	last      *generate.Answer
 }
 
-func (h *Handler) codec(w *api.Reply, req *messages.Request, prompt int) *codec {
+func (h *Handler) codec(w *api.Reply, req *messages.Request, model *host.Model, prompt int) *codec {
 	name := req.Chat.Model // one of several, perhaps: clients look for the one that they asked for
 	if name == "" {
-		name = h.front.Model
+		name = model.Name
 	}
 	return &codec{front: h.front, requestID: w.ID, shown: req.Thinking, reply: messages.Reply{ID: h.front.NewID("msg_"), Model: name, InputTokens: prompt}}
 }

@@ -37,8 +37,8 @@ func (h *Handler) Create(w *api.Reply, r *http.Request, caller *api.Caller, body
 }
 
 // CountTokens answers POST /v1/messages/count_tokens.
-func (h *Handler) CountTokens(w *api.Reply, _ *http.Request, _ *api.Caller, body []byte) error {
-	req, model, err := h.decode(w, body, true)
+func (h *Handler) CountTokens(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	req, model, err := h.decode(r.Context(), w, caller, body, true)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (h *Handler) CountTokens(w *api.Reply, _ *http.Request, _ *api.Caller, body
 }
 
 // decode reads a request and finds its model.
-func (h *Handler) decode(w *api.Reply, body []byte, counted bool) (*messages.Request, *host.Model, error) {
+func (h *Handler) decode(ctx context.Context, w *api.Reply, caller *api.Caller, body []byte, counted bool) (*messages.Request, *host.Model, error) {
 	lim := h.front.Limits()
 	req, err := messages.Decode(body, lim)
 	if err != nil {
@@ -64,7 +64,7 @@ func (h *Handler) decode(w *api.Reply, body []byte, counted bool) (*messages.Req
 	if err := req.Validate(lim, counted); err != nil {
 		return nil, nil, err
 	}
-	model, err := h.service.Find(req.Chat.Model)
+	model, err := caller.Model(ctx, h.service, req.Chat.Model)
 	if problem, ok := errors.AsType[*wire.Error](err); ok && problem.Code == wire.CodeModelNotFound {
 		named := *problem
 		named.Message += "; --served-model-name NAME [NAME …] gives it more names"
@@ -79,7 +79,7 @@ func (h *Handler) conversation(req *messages.Request) *chat.Conversation {
 
 // deliver takes a request through the stages of a chat.
 func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
-	req, model, err := h.decode(w, body, false)
+	req, model, err := h.decode(r.Context(), w, caller, body, false)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,8 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	gen := &generate.Generation{Sampling: &req.Chat.Sampling, Label: caller.Label, Model: model, Tenant: caller.Tenant, Received: caller.Received, Prompts: [][]int32{ids},
 		MaxTokens: req.Chat.MaxTokens, Constraint: constraint, Parser: func() chat.Parser { return model.Format.Parser(known) },
 		HideReasoning: !req.Thinking, Items: true, OneCall: rules.OneCall}
-	codec := h.codec(w, req, len(ids)) // before the job: its id is drawn before the seed
+	codec := h.codec(w, req, model, len(ids)) // before the job: its id is drawn before the seed
+	gen.ReplyID, gen.ModelName, gen.Observer = codec.reply.ID, req.Chat.Model, caller.Observer
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
 		return nil, err

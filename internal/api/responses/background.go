@@ -75,7 +75,7 @@ func (h *Handler) background(w *api.Reply, r *http.Request, req *request) error 
 			h.load.Add(1)
 			h.running.Go(func() {
 				defer h.load.Add(-1)
-				defer held.Release()
+				defer held.Leave()
 				h.perform(ctx, maker, err)
 			})
 		}()

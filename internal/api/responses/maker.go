@@ -44,7 +44,7 @@ type maker struct {
 // maker returns that of a response that nothing is known of yet.
 func (h *Handler) maker(req *request) *maker {
 	used := h.service.InForce(req.model, &req.Sampling)
-	object := response.New(response.Head{ID: h.front.NewID("resp_"), Created: h.front.Clock().Unix(), Model: h.front.Model, Temperature: used.Temperature, TopP: used.TopP, Presence: used.Presence, Frequency: used.Frequency,
+	object := response.New(response.Head{ID: h.front.NewID("resp_"), Created: h.front.Clock().Unix(), Model: req.model.Name, Temperature: used.Temperature, TopP: used.TopP, Presence: used.Presence, Frequency: used.Frequency,
 		Truncated: req.truncated, Stored: req.store}, req.Request)
 	if req.Includes("reasoning.encrypted_content") {
 		object.Seal = func(text string) string { return h.seal(text, req.owner, req.model.Fingerprint) }
@@ -54,7 +54,9 @@ func (h *Handler) maker(req *request) *maker {
 
 // start gives the request to the engine.
 func (m *maker) start(ctx context.Context) (err error) {
-	m.job, err = m.h.service.Start(ctx, m.req.generation(m.h.front, m.object.ID))
+	gen := m.req.generation(m.h.front, m.object.ID)
+	gen.ReplyID, gen.ModelName, gen.Observer = m.object.ID, m.req.Model, m.req.caller.Observer
+	m.job, err = m.h.service.Start(ctx, gen)
 	return err
 }
 

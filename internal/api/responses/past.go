@@ -53,6 +53,9 @@ func (past *history) placed(it *response.Item) {
 // call adds a call without its result, and returns its id.
 func (past *history) call(it *response.Item, recipient string, at int) string {
 	call := chat.Call{ID: it.ID, Name: recipient, Builtin: true, Arguments: it.Arguments, Text: it.Type == response.ItemCode}
+	if it.Type != response.ItemCode {
+		call.Arguments, call.Text = codeOf(recipient, it.Arguments)
+	}
 	if call.ID == "" {
 		call.ID = fmt.Sprintf("input[%d]", at)
 	}
@@ -108,6 +111,7 @@ func (past *history) ask(it *response.Item, at int) {
 	if past.asked == nil {
 		past.asked = map[string]*question{}
 	}
+	asked.arguments, _ = codeOf(asked.recipient, asked.arguments)
 	past.asked[it.ID] = asked
 	past.questions = append(past.questions, asked)
 	past.call(it, asked.recipient, at)

@@ -17,7 +17,7 @@ import (
 // converse sets the conversation of a request and what it goes on from: instructions,
 // earlier responses, then its input, of which items that are the output of a stored
 // response are that.
-func (h *Handler) converse(req *request, links []store.Link) (*history, error) {
+func (h *Handler) converse(w *api.Reply, req *request, links []store.Link) (*history, error) {
 	past := &history{offers: req.offers}
 	if req.Instructions != nil {
 		past.append(chat.Turn{Role: chat.Developer, Parts: []string{*req.Instructions}}, -1)
@@ -39,6 +39,9 @@ func (h *Handler) converse(req *request, links []store.Link) (*history, error) {
 		return nil, err
 	}
 	req.state, req.root, req.container, req.told = past.state, past.root, past.container, past.listed
+	if err := h.front.Ignored(w, req.foreign()); err != nil {
+		return nil, err
+	}
 	if began.IsZero() {
 		began = h.front.Clock()
 	}

@@ -189,7 +189,7 @@ func (h *Handler) decode(w *api.Reply, body []byte) (*response.Request, error) {
 
 // prepare finds out the prompt of a request that is valid.
 func (h *Handler) prepare(ctx context.Context, w *api.Reply, caller *api.Caller, asked *response.Request) (*request, error) {
-	model, err := h.service.Find(asked.Model)
+	model, err := caller.Model(ctx, h.service, asked.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (h *Handler) prepare(ctx context.Context, w *api.Reply, caller *api.Caller,
 	if err := h.offer(ctx, w, req); err != nil {
 		return nil, err
 	}
-	past, err := h.converse(req, links)
+	past, err := h.converse(w, req, links)
 	if err != nil {
 		return nil, err
 	}

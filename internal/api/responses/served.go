@@ -14,6 +14,7 @@ import (
 type call struct {
 	index int
 	asked bool // its item is a request for approval, of which nothing was told yet
+	code  code
 }
 
 // listTools tells what the servers of the request have, where the conversation does not say it.
@@ -61,9 +62,9 @@ func (m *maker) tool(dst []byte, delta *generate.Delta) []byte {
 	}
 	switch delta.Field {
 	case generate.ToolArguments:
-		dst = m.object.Add(dst, delta.Text, nil)
+		dst = m.object.Add(dst, m.call.code.more(delta.Text), nil)
 	case generate.ToolRuns:
-		dst = m.object.Run(m.unasked(dst), made.Arguments)
+		dst = m.object.Run(m.coded(m.unasked(dst), made.Arguments), made.Arguments)
 	case generate.ToolEnds:
 		dst = m.ends(dst, delta)
 	case generate.ToolAsks:
@@ -72,6 +73,7 @@ func (m *maker) tool(dst []byte, delta *generate.Delta) []byte {
 		}
 		m.trail.Asked[m.object.Open()] = made.Recipient
 		m.asking = true
+		dst = m.coded(dst, made.Arguments)
 		dst = m.release(m.object.End(dst, response.StatusCompleted))
 	}
 	return dst
@@ -99,7 +101,17 @@ func (m *maker) begin(dst []byte, made *generate.ToolCall) []byte {
 	default:
 		it.Served.Label = offer.Label
 	}
+	m.call.code.json = made.Tool == "" && (it.Type == response.ItemMCPCall || it.Type == response.ItemApprovalRequest)
 	return m.object.Begin(dst, m.identified(it))
+}
+
+// coded completes the arguments of a call whose text is code.
+func (m *maker) coded(dst []byte, text string) []byte {
+	rest := m.call.code.rest(text)
+	if rest == "" {
+		return dst
+	}
+	return m.object.Add(dst, rest, nil)
 }
 
 // unasked makes a call of what would have been a request for approval: it is answered without.

@@ -37,7 +37,7 @@ func makes(t *testing.T, body string) *maker {
 		t.Fatal(err)
 	}
 	next := uint64(0)
-	front := api.New(api.Config{Model: "m", Limits: limits.Defaults, Metrics: metrics.New(metrics.Config{}), Log: slog.New(slog.DiscardHandler), Clock: func() time.Time { return time.Unix(1, 0) },
+	front := api.New(api.Config{Limits: limits.Defaults, Metrics: metrics.New(metrics.Config{}), Log: slog.New(slog.DiscardHandler), Clock: func() time.Time { return time.Unix(1, 0) },
 		Random: func() uint64 { next++; return next }})
 	req := &request{Request: asked, offers: []tools.Offer{*browser, *python, *remote}}
 	return &maker{h: &Handler{front: front}, req: req, object: response.New(response.Head{ID: "resp_1", Model: "m"}, asked)}

@@ -34,6 +34,17 @@ func (h *Handler) offer(ctx context.Context, w *api.Reply, req *request) error {
 	return req.checkChoices()
 }
 
+// foreign returns where the request names a container that is not its conversation's: its code runs
+// in that, or in a new one.
+func (req *request) foreign() (places []string) {
+	for i := range req.ServerTools {
+		if tool := &req.ServerTools[i]; tool.Container != "" && tool.Container != req.container {
+			places = append(places, tool.Path+".container")
+		}
+	}
+	return places
+}
+
 // isOf reports whether an offer is of a tool that a request names so.
 func isOf(offer *tools.Offer, kind, label string) bool {
 	switch kind {
@@ -49,6 +60,12 @@ func isOf(offer *tools.Offer, kind, label string) bool {
 func (req *request) checkChoices() error {
 	for i := range req.ToolChoice.Served {
 		if choice := &req.ToolChoice.Served[i]; len(req.chosen(choice)) == 0 {
+			if problem := api.Unusable(req.listed, choice); problem != "" {
+				return wire.Invalid("tool_choice", problem)
+			}
+			if req.askedFor(choice.Type) { // and it is not there
+				return wire.Unserved(choice.Type, "tool_choice")
+			}
 			name := choice.Type
 			for _, part := range []string{choice.Label, choice.Name} {
 				if part != "" {
@@ -62,6 +79,11 @@ func (req *request) checkChoices() error {
 		return wire.Invalid("tool_choice", "a call is required, and the server has none of the tools of the request")
 	}
 	return nil
+}
+
+// askedFor reports whether a type of tools without labels is among the request's.
+func (req *request) askedFor(kind string) bool {
+	return kind != "mcp" && slices.ContainsFunc(req.ServerTools, func(tool wire.ServerTool) bool { return tool.Type == kind })
 }
 
 // chosen returns the recipients that a choice is of.

@@ -29,6 +29,9 @@ var (
 	pageJS string
 )
 
+// StyleSheet is that of reports, for those of other measurements to look alike.
+func StyleSheet() string { return pageCSS }
+
 // What a report shows of its runs, all together. Beyond, it says what it leaves out.
 const (
 	maxRows    = 240     // requests in timelines

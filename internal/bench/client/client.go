@@ -110,6 +110,7 @@ func (c *Client) Connect(ctx context.Context) (err error) {
 	if err := c.OpenTokenizer(); err != nil {
 		return err
 	}
+	c.compareClocks(ctx)
 	return c.chooseCache(ctx)
 }
 

@@ -42,7 +42,8 @@ type Options struct {
 	Arrivals       bench.Arrivals
 	Untimed        bool // a trace is sent at Arrivals.Rate and not at its own times
 	ProbeRate      float64
-	IgnoreEOS      *bool // nil = as the profile has it for the data set
+	Shard          *bench.Shard // the part of the run that this client has; nil = all of it
+	IgnoreEOS      *bool        // nil = as the profile has it for the data set
 	NoStream       bool
 	Warmups        int           // requests before a run
 	Ready          time.Duration // how long to wait for the server; 0 = do not ask
@@ -169,9 +170,9 @@ func (o *Options) setup() (*bench.Setup, error) {
 		backend = "openai-chat"
 	}
 	setup := &bench.Setup{Profile: o.Profile, Backend: cmp.Or(o.Backend, backend), Steady: o.Steady, Dialect: cmp.Or(o.Dialect, "vllm"), Dataset: o.Data.Name, Label: o.Label, Seed: o.Seed,
-		Metadata: o.Metadata, Arrivals: o.Arrivals, IgnoreEOS: o.ignoresEOS(), Stream: !o.NoStream, Metrics: o.Metrics, Percentiles: o.Percentiles, Goodput: o.Goodput, Args: o.Args}
+		Metadata: o.Metadata, Arrivals: o.Arrivals, Shard: o.Shard, IgnoreEOS: o.ignoresEOS(), Stream: !o.NoStream, Metrics: o.Metrics, Percentiles: o.Percentiles, Goodput: o.Goodput, Args: o.Args}
 	setup.Arrivals.Timed = o.Timed()
-	for _, check := range []func() error{o.checkTraffic, o.checkReport} {
+	for _, check := range []func() error{o.checkTraffic, o.checkShard, o.checkReport} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -215,6 +216,24 @@ func (o *Options) checkTraffic() error {
 	}
 	if text := o.TemplateVars; text != "" && (!json.Valid([]byte(text)) || strings.TrimSpace(text)[0] != '{') {
 		return fmt.Errorf("--chat-template-kwargs %q: want a JSON object", text)
+	}
+	return nil
+}
+
+// checkShard refuses what cannot be a part of a run.
+func (o *Options) checkShard() error {
+	shard := o.Shard
+	switch {
+	case shard == nil:
+		return nil
+	case shard.Of < 1 || shard.Index < 0 || shard.Index >= shard.Of:
+		return fmt.Errorf("--shard %v: want 0/N to N-1/N", shard)
+	case o.Local:
+		return errors.New("--shard: each client would start a server of its own; --base-url says where the one of all is")
+	case o.Arrivals.Concurrency > 0 && o.Arrivals.Concurrency < shard.Of:
+		return fmt.Errorf("--max-concurrency %d: it is of all shards together, want %d for one each", o.Arrivals.Concurrency, shard.Of)
+	case o.Salt == RandomSalt, o.Cache == CacheSalt && o.Salt == "", o.Cache == CacheAuto:
+		return errors.New("--cache, --salt: shards need the same salt, --salt=TEXT, or --cache reset or carry")
 	}
 	return nil
 }

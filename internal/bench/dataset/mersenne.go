@@ -121,6 +121,43 @@ func (g *Python) Shuffle(count int, swap func(i, j int)) {
 	}
 }
 
+// Sample is sample(range(count), size): so many different indices in the order in which they are
+// drawn; size is 0 to count.
+func (g *Python) Sample(count, size int) []int {
+	// Of few, CPython draws from a list whose end takes the place of what is drawn; of many, again
+	// and again until the index is a new one. What counts as few is its estimate of the memory.
+	few := 21
+	if size > 5 {
+		for power := 1; ; power *= 4 {
+			if power >= size*3 {
+				few += power
+				break
+			}
+		}
+	}
+	drawn := make([]int, size)
+	if count <= few {
+		pool := make([]int, count)
+		for i := range pool {
+			pool[i] = i
+		}
+		for i := range drawn {
+			j := g.Below(count - i)
+			drawn[i], pool[j] = pool[j], pool[count-i-1]
+		}
+		return drawn
+	}
+	taken := map[int]bool{}
+	for i := range drawn {
+		j := g.Below(count)
+		for taken[j] {
+			j = g.Below(count)
+		}
+		taken[j], drawn[i] = true, j
+	}
+	return drawn
+}
+
 // Legacy draws what numpy's global functions draw, np.random.seed and so on (bench.md
 // 2.1b). Real numbers can differ from numpy's in the last bits, as logarithms do from
 // one C library to the next.

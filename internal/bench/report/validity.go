@@ -34,7 +34,7 @@ const (
 	FaultLength     = "output-length"        // outputs are not as long as asked, under ignore_eos
 	FaultRate       = "rate-not-reached"     // sent at < 80 % of the offered rate; a warning under a bound on concurrency
 	FaultLag        = "client-bound-reading" // p99 from the kernel to the handler > the median ITL; a warning from 10 % of it on
-	FaultLate       = "client-bound-sending" // p99 send lateness > 5 % of the mean gap, and > 5 ms
+	FaultLate       = "client-bound-sending" // p99 send lateness > 5 % of the mean gap, and > 5 ms; of shards 1 %, and 1 ms
 	FaultCache      = "prefix-cache-hits"    // >= 1 % of the prompt tokens of random prompts were cached
 	FaultRepeats    = "repeated-prompts"     // random prompts that were sent before
 	FaultEmpty      = "empty-outputs"        // requests that ended well without a token
@@ -47,6 +47,10 @@ const (
 // asks for 5 % of the mean gap alone, which no client keeps at 5 000 requests/s (10 us);
 // reliability.md BEN-1 sets 5 ms at 1 000/s. The run is invalid where both are exceeded.
 const lateEnough = 0.005
+
+// shardLate is the same for the parts of a run that several clients make, of whose mean gap they
+// may be late by a hundredth.
+const shardLate = 0.001
 
 // findings checks a run; an empty list means that nothing speaks against it.
 func findings(rec *bench.Recording, summary *Summary, ext *Extension, collected *collection) []Finding {
@@ -153,6 +157,9 @@ func (l *ledger) judgeClient(rec *bench.Recording, summary *Summary, ext *Extens
 		l.narrow(FaultLag)
 	}
 	bound := math.Max(meanGap(rec)/20, lateEnough) * 1000
+	if rec.Setup.Shard != nil { // what several clients are late by does not show in one of them
+		bound = math.Max(meanGap(rec)/100, shardLate) * 1000
+	}
 	l.refuse(FaultLate, meanGap(rec) > 0 && ext.Client.SendLate.P99 > bound, ext.Client.SendLate.P99, bound, "ms at p99 that requests were sent late")
 	if rateReached(rec) < 99 { // the rate of answers is then the client's
 		l.narrow(FaultLate, slices.Concat(latencyMetrics, rateMetrics)...)

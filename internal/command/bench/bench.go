@@ -6,7 +6,6 @@ package bench
 
 import (
 	"context"
-	"io"
 	"os/signal"
 	"syscall"
 
@@ -21,14 +20,9 @@ import (
 
 // Serve is what is measured in this process: what ossian serve would serve.
 type Serve struct {
-	Start start
+	Start command.Start
 	Plan  planner
 }
-
-// A start serves in this process, as ossian serve would with the arguments, until ctx ends.
-// It returns the address when the port is open and the model not yet loaded; ended gets how
-// the server ends.
-type start func(ctx context.Context, args []string, log io.Writer) (address string, ended <-chan error, err error)
 
 // A planner begins to load a checkpoint, and plans the memory as for a server with the settings.
 type planner func(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load.Loading, plan.Plan, error)
@@ -39,11 +33,11 @@ func Command(here Serve) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure a server the way vllm bench serve does, the engine without one, or its kernels",
 	}
-	c.AddCommand(serveCommand(here.Start), compareCommand(), summarizeCommand(), sweepCommand(here.Start), selftestCommand(), scriptedCommand(), throughputCommand(here.Plan), latencyCommand(here.Plan), kernelsCommand())
+	c.AddCommand(serveCommand(here.Start), compareCommand(), summarizeCommand(), mergeCommand(), sweepCommand(here.Start), selftestCommand(), scriptedCommand(), throughputCommand(here.Plan), latencyCommand(here.Plan), kernelsCommand())
 	// A terminal that closes interrupts: servers that were started for a measurement are in
 	// process groups of their own and would stay, and results would be lost.
 	c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
-		cmd.SetErr(shared(cmd.ErrOrStderr()))
+		cmd.SetErr(command.Shared(cmd.ErrOrStderr()))
 		if !signal.Ignored(syscall.SIGHUP) {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 			context.AfterFunc(ctx, stop)

@@ -35,6 +35,7 @@ type clientOptions struct {
 	sampling         map[string]*float64
 	topK, logprobs   int
 	cache            string // "" = not given
+	shard, startAt   string // "" = not given
 	sweep            seriesOptions
 	runs             int
 
@@ -59,7 +60,7 @@ var several = []string{"--goodput", "--metadata", "--header", "--compare", "--lo
 var aliases = map[string]string{"disable-stream": "no-stream", "extra-request-body": "extra-body", "warmup-requests": "num-warmups", "output-details": "save-detailed", "tokenize-prompt": "prompt-token-ids"}
 
 // serveCommand is ossian bench serve.
-func serveCommand(here start) *cobra.Command {
+func serveCommand(here command.Start) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Send a workload to a server and report times and rates",
@@ -189,6 +190,8 @@ func (o *clientOptions) trafficFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.IDPrefix, "request-id-prefix", "", "of x-request-id; default bench- and 8 random digits, - sends none")
 	flags.BoolVar(&o.Profiler, "profile", false, "have the server's profiler run during the measurement")
 	flags.BoolVar(&o.Access.Insecure, "insecure", false, "do not check the server's certificate")
+	flags.StringVar(&o.shard, "shard", "", "`I/N`: send every Nth request from the Ith on, 0/N to N-1/N, beside clients that send the others; bench merge puts their logs together")
+	flags.StringVar(&o.startAt, "start-at", "", "`TIME` at which all shards begin: 2026-11-26T12:00:00Z, or seconds since 1970")
 	flags.IntVar(&o.runs, "num-runs", 1, "repeat the measurement and report spread")
 }
 

@@ -3,10 +3,8 @@ package bench
 import (
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 
 	"ossian/internal/terminal"
 )
@@ -22,29 +20,6 @@ func (c cleaner) Write(text []byte) (int, error) {
 		return 0, err
 	}
 	return len(text), nil
-}
-
-// A sharedWriter lets several goroutines write: a server in this process logs where the
-// measurement writes.
-type sharedWriter struct {
-	mu sync.Mutex // held while to is written to
-	to io.Writer
-}
-
-// shared returns a writer that several goroutines may use. Files can be used so anyway, and
-// what is a terminal has to stay one.
-func shared(to io.Writer) io.Writer {
-	if _, file := to.(*os.File); file {
-		return to
-	}
-	return &sharedWriter{to: to}
-}
-
-// Write implements io.Writer.
-func (w *sharedWriter) Write(text []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.to.Write(text)
 }
 
 // sayCommand is the command line, where the tools show their arguments.

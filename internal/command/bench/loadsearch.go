@@ -31,11 +31,11 @@ type loadOptions struct {
 	perLoad       float64
 	time          time.Duration
 	program       func(words []string) *exec.Cmd
-	start         start
+	start         command.Start
 }
 
 // loadCommand is ossian bench sweep load.
-func loadCommand(program func([]string) *exec.Cmd, here start) *cobra.Command {
+func loadCommand(program func([]string) *exec.Cmd, here command.Start) *cobra.Command {
 	return &cobra.Command{
 		Use:   "load [flags]",
 		Short: "Find the load that is worth offering to a server",
@@ -195,7 +195,7 @@ type bencher struct {
 	args   []string      // the command line
 	html   string        // file of the report; "" = none
 	server *sweep.Server // nil = this process serves, or somebody else
-	start  start         // serves in this process
+	start  command.Start // serves in this process
 	base   string        // of the server in this process; "" = there is none yet
 	end    func() error  // ends it
 

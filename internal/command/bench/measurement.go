@@ -1,13 +1,11 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"time"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,6 +13,7 @@ import (
 	"ossian/internal/bench"
 	"ossian/internal/bench/client"
 	"ossian/internal/bench/report"
+	"ossian/internal/command"
 )
 
 // A measurement is a run of `ossian bench serve`: a client with what the command line says
@@ -25,12 +24,12 @@ type measurement struct {
 	*client.Client
 	o        *clientOptions
 	flags    *pflag.FlagSet
-	out, log io.Writer // reports; what is going on
-	start    start     // starts a server in this process
+	out, log io.Writer     // reports; what is going on
+	start    command.Start // starts a server in this process
 }
 
 // run measures and reports. A run whose numbers cannot be trusted is an error.
-func (o *clientOptions) run(cmd *cobra.Command, flags *pflag.FlagSet, here start) (err error) {
+func (o *clientOptions) run(cmd *cobra.Command, flags *pflag.FlagSet, here command.Start) (err error) {
 	m := &measurement{o: o, flags: flags, start: here, out: cleaner{cmd.OutOrStdout()}, log: cmd.ErrOrStderr()}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
@@ -79,37 +78,15 @@ func (m *measurement) listen(ctx context.Context) {
 // serveHere starts a server of the model in this process, on a device of that name; "" = what a server
 // takes by itself. It takes all that is sent: what is asked of it is what its user wants to measure.
 // Stop waits until it has ended, after ctx.
-func serveHere(ctx context.Context, here start, model, device string, log io.Writer) (base string, stop func() error, err error) {
-	args := []string{"--host", "127.0.0.1", "--port", "0", "--no-access-log", "--log-level", "warn",
-		"--max-queue", "1048576", "--limit", "queue-tokens=1099511627776", "--limit", "queue-wait=168h", "--limit", "request-time=168h"}
+func serveHere(ctx context.Context, here command.Start, model, device string, log io.Writer) (base string, stop func() error, err error) {
+	args := slices.Clone(command.Unlimited)
 	if model != "" {
 		args = append([]string{model}, args...)
 	}
 	if device != "" {
 		args = append(args, "--device", device)
 	}
-	address, ended, err := here(ctx, args, log)
-	if err != nil {
-		return "", nil, err
-	}
-	base = "http://" + address
-	stop = func() error { return <-ended }
-	// It is ready when its model is.
-	for {
-		select {
-		case err := <-ended:
-			return "", nil, cmp.Or(err, ctx.Err(), errors.New("the server ended before it was ready"))
-		case <-time.After(10 * time.Millisecond):
-		}
-		reply, err := http.Get(base + "/ready")
-		if err != nil {
-			continue
-		}
-		reply.Body.Close()
-		if reply.StatusCode == http.StatusOK {
-			return base, stop, nil
-		}
-	}
+	return here.Ready(ctx, args, log)
 }
 
 // dryRun makes the workload and says what it is, in the compiled client's words. Nothing

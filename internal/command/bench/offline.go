@@ -121,7 +121,11 @@ func (o *offlineOptions) parse(args []string) (*config.Config, error) {
 		return nil, fmt.Errorf("--temperature %v: want 0 or more", o.temp)
 	}
 	// Nothing listens: the address in a file for servers must not ask for keys.
-	return config.Load(config.Source{Args: rest, Env: []string{"OSSIAN_HOST=127.0.0.1"}})
+	cfg, err := config.Load(config.Source{Args: rest, Env: []string{"OSSIAN_HOST=127.0.0.1"}})
+	if err == nil && len(cfg.Models) > 1 {
+		err = fmt.Errorf("%d models: one expected, each is measured alone", len(cfg.Models))
+	}
+	return cfg, err
 }
 
 // split gives the flags that are known, each with the words behind it, to own, all else to rest.

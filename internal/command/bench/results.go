@@ -103,13 +103,21 @@ func readLog(in io.Reader, name string, notes io.Writer) (*report.Summary, error
 	if recording.Skipped > 0 {
 		fmt.Fprintf(notes, "%s: %d broken lines were skipped; the first is %v\n", name, recording.Skipped, recording.FirstSkipped)
 	}
-	// Texts are counted with the tokenizer that counted them in the run.
-	var tokens *client.Tokens
-	if used := recording.Setup.Tokenizer; used != "" {
-		if tokens, err = client.OpenTokens(used); err != nil {
-			fmt.Fprintf(notes, "%s: the tokenizer of the run, %s, is not here: tokens are those that the server counted, or else events\n", name, used)
-		}
-		defer tokens.Close()
-	}
+	tokens := tokensOf(recording, name, notes)
+	defer tokens.Close()
 	return report.Summarize(recording, tokens.Count()), nil
+}
+
+// tokensOf opens the tokenizer that counted texts in a run; nil where there was none, or it is not
+// here.
+func tokensOf(recording *bench.Recording, name string, notes io.Writer) *client.Tokens {
+	used := recording.Setup.Tokenizer
+	if used == "" {
+		return nil
+	}
+	tokens, err := client.OpenTokens(used)
+	if err != nil {
+		fmt.Fprintf(notes, "%s: the tokenizer of the run, %s, is not here: tokens are those that the server counted, or else events\n", name, used)
+	}
+	return tokens
 }

@@ -63,7 +63,7 @@ func (o *clientOptions) complete(flags *pflag.FlagSet, args []string) error {
 	if err := o.access(flags); err != nil {
 		return err
 	}
-	for _, step := range []func() error{o.traffic, o.selection} {
+	for _, step := range []func() error{o.traffic, o.part, o.selection} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // sweepCommand is ossian bench sweep.
-func sweepCommand(here start) *cobra.Command {
+func sweepCommand(here command.Start) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sweep",
 		Short: "Measure under many settings, or find the load that is worth offering",

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,10 +97,16 @@ func (t *tally) add(ctx context.Context, m *measurement, row string) error {
 	}
 	t.results, t.runs = append(t.results, result), append(t.runs, chart.Run{Name: name, Summary: summary, Recording: recording})
 	t.points = append(t.points, report.Point{Label: name, Summary: summary})
-	if !summary.Valid() {
-		t.invalid = fmt.Errorf("these numbers cannot be trusted (%s): see the findings above", strings.Join(faults(summary), ", "))
-	}
+	t.invalid = cmp.Or(untrusted(summary), t.invalid)
 	return err
+}
+
+// untrusted is the error of a run whose numbers cannot be trusted.
+func untrusted(summary *report.Summary) error {
+	if summary.Valid() {
+		return nil
+	}
+	return fmt.Errorf("these numbers cannot be trusted (%s): see the findings above", strings.Join(faults(summary), ", "))
 }
 
 // faults names the findings that make a run invalid.

@@ -58,7 +58,10 @@ func openArchive(cfg *config.Config, log *slog.Logger) (*archive, error) {
 			return a, err
 		}
 		log.Warn("responses are kept in memory only; --store names another directory", "error", err)
-		cfg.Store = inMemory
+		cfg.Store = inMemory // so that the settings say so
+	}
+	if cfg.Store == "auto" && cfg.Port != 0 {
+		log.Warn("responses are kept in memory only, as no home directory is set; --store names a directory")
 	}
 	m, err := store.NewMemory(store.Config{Bytes: cfg.Limits[limits.StoredMemory], Records: int(cfg.Limits[limits.StoredRecords]), Age: cfg.Limits.Time(limits.StoredAge)})
 	if err != nil {

@@ -18,28 +18,59 @@ import (
 	"ossian/internal/tiny"
 )
 
-// explain prints every setting, automatic ones as they come out for this model on
-// this machine.
+// explain prints every setting, automatic ones as they come out for the models on this
+// machine, and what memory is planned for.
 func explain(cfg *config.Config, out io.Writer) error {
+	boundClients(cfg)
+	// What nobody gave is shown as it comes out, with the reason.
+	if cfg.Model == "" {
+		cfg.Resolve("model", tiny.Name, "no model was named: the built-in one")
+	}
+	cfg.Resolve("store", archiveDir(cfg), "of this port, so that it is found again")
+	shared, several := newRoom(cfg), len(cfg.Models) > 1
+	var plans []plan.Plan
+	for _, own := range eachModel(cfg) {
+		planned, err := explainModel(own, shared, several, out)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, planned)
+	}
+	if err := cfg.Explain(out); err != nil {
+		return err
+	}
+	for i, own := range eachModel(cfg) {
+		if lim := plans[i].Limits; several {
+			fmt.Fprintf(out, "\nMODEL %s: max-model-len %d, max-num-seqs %d, max-num-batched-tokens %d, blocks %s\n", servedNames(own)[0], lim.MaxLen, lim.MaxSeqs, lim.MaxTokens, blocksText(lim.Blocks))
+		}
+		if err := explainMemory(cfg.Limits, plans[i], out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explainModel plans a model. If it is the only one, the settings are shown as they come out for it.
+func explainModel(cfg *config.Config, shared *room, several bool, out io.Writer) (planned plan.Plan, err error) {
 	checkpoint, err := load.OpenModel(cfg.Model)
 	if err != nil {
-		return err
+		return planned, err
 	}
 	defer checkpoint.Close()
 	loading, err := begin(cfg, checkpoint, func(string) {})
 	if err != nil {
-		return err
+		return planned, err
 	}
 	// What a start would refuse is refused here, too, and in its order.
 	if _, err := load.ChatFormat(checkpoint, cfg.Template); err != nil && !errors.Is(err, chat.ErrNoTemplate) {
-		return err
+		return planned, err
 	}
-	boundClients(cfg)
+	available := shared.part(cfg, loading.Device())
 	sequences, tokens := "rows of a step", "longer steps delay others, shorter ones waste weights read"
 	if cfg.Preset != "" {
 		given := [...]int{cfg.MaxNumSeqs, cfg.MaxBatchTokens}
-		if err := applyPreset(context.Background(), cfg, checkpoint, loading, func(text string) { fmt.Fprintln(out, text) }); err != nil {
-			return err
+		if err := applyPreset(context.Background(), cfg, checkpoint, loading, available, func(text string) { fmt.Fprintln(out, text) }); err != nil {
+			return planned, err
 		}
 		for i, reason := range []*string{&sequences, &tokens} {
 			if given[i] == 0 {
@@ -47,16 +78,10 @@ func explain(cfg *config.Config, out io.Writer) error {
 			}
 		}
 	}
-	planned, err := planMemory(cfg, checkpoint, loading)
-	if err != nil {
-		return err
-	}
-	// What nobody gave is shown as it comes out, with the reason.
-	if cfg.Model == "" {
-		cfg.Resolve("model", tiny.Name, "no model was named: the built-in one")
+	if planned, err = planMemory(cfg, checkpoint, loading, available); err != nil || several {
+		return planned, err
 	}
 	cfg.Resolve("served-model-name", strings.Join(servedNames(cfg), " "), "what requests may call it")
-	cfg.Resolve("store", archiveDir(cfg), "of this port, so that it is found again")
 	cfg.Resolve("threads", strconv.Itoa(loading.Device().Threads()), threadsReason(plan.ThisProcess()))
 	reason := "what the checkpoint promises"
 	if planned.Limits.MaxLen < checkpoint.Spec.MaxLen {
@@ -65,16 +90,12 @@ func explain(cfg *config.Config, out io.Writer) error {
 	cfg.Resolve("max-model-len", strconv.Itoa(planned.Limits.MaxLen), reason)
 	cfg.Resolve("max-num-seqs", strconv.Itoa(planned.Limits.MaxSeqs), sequences)
 	cfg.Resolve("max-num-batched-tokens", strconv.Itoa(planned.Limits.MaxTokens), tokens)
-	blocks := make([]string, len(planned.Limits.Blocks))
-	for g, n := range planned.Limits.Blocks {
-		blocks[g] = strconv.Itoa(n)
-	}
-	cfg.Resolve("num-gpu-blocks-override", strings.Join(blocks, " "), fmt.Sprintf("blocks of %d tokens in each group of layers, %d bytes in all", planned.Limits.BlockSize, planned.Footprint.KV))
-	if err := cfg.Explain(out); err != nil {
-		return err
-	}
-	return explainMemory(cfg.Limits, planned, out)
+	cfg.Resolve("num-gpu-blocks-override", blocksText(planned.Limits.Blocks), fmt.Sprintf("blocks of %d tokens in each group of layers, %d bytes in all", planned.Limits.BlockSize, planned.Footprint.KV))
+	return planned, nil
 }
+
+// blocksText writes the blocks of each group.
+func blocksText(blocks []int) string { return strings.Trim(fmt.Sprint(blocks), "[]") }
 
 // threadsReason says where the number of threads comes from.
 func threadsReason(processors plan.Processors) string {

@@ -19,6 +19,7 @@ import (
 	"ossian/internal/config"
 	"ossian/internal/engine"
 	"ossian/internal/host"
+	"ossian/internal/kvevents"
 	"ossian/internal/limits"
 	"ossian/internal/load"
 	"ossian/internal/metrics"
@@ -28,33 +29,71 @@ import (
 	"ossian/internal/sched"
 )
 
-// A loader brings the model of a server into memory.
+// A loader brings a model of a server into memory, as often as it is asked to. A copy of it is
+// used each time, whose settings are those of that time.
 type loader struct {
-	cfg        *config.Config
-	log        *slog.Logger
-	metrics    *metrics.Server
-	name       string // in requests
-	version    string // of the program
-	checkpoint *ckpt.Model
+	cfg     *config.Config
+	log     *slog.Logger
+	metrics *metrics.Server
+	name    string              // in requests
+	version string              // of the program
+	events  *kvevents.Publisher // of cached prefixes; nil = nobody is told
+	room    *room
+	waiting func() int // requests for the model
+	several bool       // there are other models
 }
 
-func (ld *loader) close() {
-	if ld.checkpoint == nil {
-		return
-	}
-	if err := ld.checkpoint.Close(); err != nil {
-		ld.log.Warn("closing the checkpoint", "error", err)
-	}
-}
-
-// load is a host.Load. The tokenizer is made while the weights are brought into memory.
-func (ld *loader) load(ctx context.Context) (*host.Model, error) {
+// load returns the model with all that has to be closed behind it.
+func (ld *loader) load(ctx context.Context) (hosted *host.Model, err error) {
 	began := time.Now()
-	checkpoint, err := load.StartModel(ld.cfg.Model)
+	again, settings := *ld, *ld.cfg // which a preset changes
+	again.cfg = &settings
+	checkpoint, err := load.StartModel(settings.Model)
 	if err != nil {
 		return nil, err
 	}
-	ld.checkpoint = checkpoint
+	if hosted, err = again.loadFrom(ctx, checkpoint); err != nil {
+		return nil, errors.Join(err, checkpoint.Close())
+	}
+	hosted.Close = func() error {
+		hosted.Metrics.Rest()
+		err := checkpoint.Close()
+		if ld.several { // what the next model plans with is what is free
+			debug.FreeOSMemory()
+		}
+		return err
+	}
+	ld.log.Info("model loaded", "model", ld.name, "device", hosted.Engine.Device(), "took", time.Since(began).Round(time.Millisecond))
+	return hosted, nil
+}
+
+// check finds out what can be without reading a weight: whether the model is there and has room,
+// and how long its context is. Its metrics are there from then on.
+func (ld *loader) check() (maxLen int, err error) {
+	cfg := *ld.cfg
+	checkpoint, err := load.StartModel(cfg.Model)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, checkpoint.Close()) }()
+	if err := loadOptions(&cfg).Play(checkpoint); err != nil {
+		return 0, err
+	}
+	loading, err := begin(&cfg, checkpoint, func(string) {})
+	if err != nil {
+		return 0, err
+	}
+	planned, err := planMemory(&cfg, checkpoint, loading, ld.room.part(&cfg, loading.Device()))
+	if err != nil {
+		return 0, err
+	}
+	ld.metrics.Announce(ld.name, planned.Limits.MaxLen, ld.waiting)
+	return planned.Limits.MaxLen, nil
+}
+
+// loadFrom makes a model of a checkpoint. The tokenizer is made while the weights are brought
+// into memory.
+func (ld *loader) loadFrom(ctx context.Context, checkpoint *ckpt.Model) (*host.Model, error) {
 	if err := loadOptions(ld.cfg).Play(checkpoint); err != nil {
 		return nil, err
 	}
@@ -76,14 +115,15 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 		}
 		readText = func() error { return nil }
 	}
-	err = together(ctx, readText, func(ctx context.Context) (err error) {
-		loading, planned, err = ld.weights(ctx, checkpoint, note)
+	var available int64
+	err := together(ctx, readText, func(ctx context.Context) (err error) {
+		loading, planned, available, err = ld.weights(ctx, checkpoint, note)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	alone, err := byItself(ld.cfg, checkpoint, loading)
+	alone, err := byItself(ld.cfg, checkpoint, loading, available)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +145,6 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	if err != nil {
 		return nil, errors.Join(err, first.Close())
 	}
-	ld.log.Info("model loaded", "model", ld.name, "device", first.Info().Name, "took", time.Since(began).Round(time.Millisecond))
 	return hosted, nil
 }
 
@@ -121,15 +160,16 @@ func (ld *loader) format(checkpoint *ckpt.Model) (chat.Format, error) {
 
 // weights plans the memory, which is shown before a weight is read (ADM-1), and brings
 // what can be mapped into it.
-func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func(string)) (loading *load.Loading, planned plan.Plan, err error) {
+func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func(string)) (loading *load.Loading, planned plan.Plan, available int64, err error) {
 	if loading, err = begin(ld.cfg, checkpoint, note); err != nil {
-		return nil, planned, err
+		return nil, planned, 0, err
 	}
-	if err := applyPreset(ctx, ld.cfg, checkpoint, loading, note); err != nil {
-		return nil, planned, err
+	available = ld.room.now(ld.cfg, loading.Device())
+	if err := applyPreset(ctx, ld.cfg, checkpoint, loading, available, note); err != nil {
+		return nil, planned, 0, err
 	}
-	if planned, err = planMemory(ld.cfg, checkpoint, loading); err != nil {
-		return nil, planned, err
+	if planned, err = planMemory(ld.cfg, checkpoint, loading, available); err != nil {
+		return nil, planned, 0, err
 	}
 	ld.log.Info("memory plan", "model", checkpoint.Spec.Name, "available", planned.Available, "total", planned.Footprint.Total(), "weights", planned.Footprint.Weights+planned.Footprint.Mapped, "mapped", planned.Footprint.Mapped, "kv_cache", planned.Footprint.KV,
 		"activations", planned.Footprint.Activations, "runtime", planned.Footprint.Runtime, "connections", planned.Footprint.Connections, "replies", planned.Footprint.Replies, "grammars", planned.Footprint.Grammars, "max_model_len", planned.Limits.MaxLen, "max_num_seqs", planned.Limits.MaxSeqs,
@@ -137,9 +177,9 @@ func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func
 	if os.Getenv("GOMEMLIMIT") == "" {
 		// Garbage goes before the heap outgrows the plan (ADM-2). Weights, keys and values and
 		// activations are not on the heap.
-		debug.SetMemoryLimit(planned.Footprint.Runtime + planned.Footprint.Connections + planned.Footprint.Replies + planned.Footprint.Grammars)
+		debug.SetMemoryLimit(ld.room.heapOf(ld.cfg, &planned.Footprint))
 	}
-	return loading, planned, loading.Prepare(ctx, nil)
+	return loading, planned, available, loading.Prepare(ctx, nil)
 }
 
 // host puts an engine around the runner.
@@ -153,6 +193,10 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 	if format != nil {
 		hosted.Stops = format.Stops()
 	}
+	var prefixes func() engine.PrefixObserver
+	if ld.events != nil {
+		prefixes = func() engine.PrefixObserver { return ld.events.Observer() }
+	}
 	// The engine counts its steps in metrics that ask the engine what there is: they are made
 	// after it, before it has a request.
 	info := first.Info()
@@ -162,6 +206,7 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 		Sched:    sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
 		StepTime: ld.cfg.StepTime,
 		Open:     open,
+		Prefixes: prefixes,
 		Step:     func(tokens int, took time.Duration) { modelMetrics.Step(tokens, took) },
 	}, ld.log)
 	if err != nil {
@@ -170,7 +215,7 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 	modelMetrics = ld.metrics.Model(metrics.ModelConfig{Name: ld.name, MaxLen: hosted.Engine.Capacity(), BlockSize: info.BlockSize, Blocks: info.Groups[0].Blocks,
 		ISA: served.machine.ISA, Threads: served.machine.Threads, CacheDType: ld.cfg.KVCacheDType, PrefixCaching: ld.cfg.PrefixCaching, Memory: ld.cfg.MemoryShare,
 		Settings: served.labels(ld.cfg, checkpoint),
-		Snapshot: func() metrics.Snapshot { return host.Snapshot(hosted.Engine) }})
+		Snapshot: func() metrics.Snapshot { return host.Snapshot(hosted.Engine) }, Line: ld.waiting})
 	hosted.Metrics = modelMetrics
 	return hosted, nil
 }

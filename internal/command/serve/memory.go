@@ -22,9 +22,9 @@ func begin(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load
 	return loadOptions(cfg).Begin(checkpoint, note)
 }
 
-// planMemory shares the memory out: to the device as in other commands, and to what clients
+// planMemory shares the available memory, in bytes, 0 = unknown, out: to the device as in other commands, and to what clients
 // may make the process hold, which does not count where the device has a memory of its own.
-func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading) (plan.Plan, error) {
+func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading, available int64) (plan.Plan, error) {
 	ask := model.Limits{MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxBatchTokens, MaxLen: cfg.MaxModelLen, Depth: 1}
 	if ask.MaxTokens == 0 {
 		ask.MaxTokens = loading.Device().Tokens(checkpoint, ask.MaxSeqs)
@@ -37,7 +37,7 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 		ask.Blocks = slices.Repeat([]int{cfg.KVBlocks}, len(windows))
 	}
 	cost := loading.Cost()
-	return plan.Serve(checkpoint.Spec, ask, loading.Device().Memory(cfg.MemoryShare, true), func(lim model.Limits) (plan.Footprint, error) {
+	return plan.Serve(checkpoint.Spec, ask, available, func(lim model.Limits) (plan.Footprint, error) {
 		need, err := cost(lim)
 		need.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
 		need.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
@@ -89,6 +89,6 @@ func Plan(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load.
 		return nil, plan.Plan{}, err
 	}
 	boundClients(cfg)
-	planned, err := planMemory(cfg, checkpoint, loading)
+	planned, err := planMemory(cfg, checkpoint, loading, loading.Device().Memory(cfg.MemoryShare, true))
 	return loading, planned, err
 }

@@ -26,7 +26,7 @@ const (
 
 // applyPreset sets the limits that nobody gave by the preset's aim and says so: the values, the
 // predicted frontier around them, and what was assumed.
-func applyPreset(ctx context.Context, cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading, note func(string)) error {
+func applyPreset(ctx context.Context, cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading, available int64, note func(string)) error {
 	if cfg.Preset == "" || (cfg.MaxNumSeqs > 0 && cfg.MaxBatchTokens > 0) {
 		return nil
 	}
@@ -48,7 +48,7 @@ func applyPreset(ctx context.Context, cfg *config.Config, checkpoint *ckpt.Model
 	if err != nil {
 		return err
 	}
-	room, err := planMemory(cfg, checkpoint, loading) // without the preset: what fits at most
+	room, err := planMemory(cfg, checkpoint, loading, available) // without the preset: what fits at most
 	if err != nil {
 		return err
 	}

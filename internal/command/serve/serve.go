@@ -11,16 +11,12 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"ossian/internal/ckpt"
 	"ossian/internal/command"
 	"ossian/internal/config"
 	"ossian/internal/host"
@@ -29,7 +25,8 @@ import (
 	"ossian/internal/metrics"
 	"ossian/internal/server"
 	"ossian/internal/terminal"
-	"ossian/internal/tiny"
+	"ossian/internal/tools/registry"
+	"ossian/internal/trace"
 )
 
 // Command returns the command.
@@ -53,10 +50,14 @@ func Command() *cobra.Command {
 			if _, err := cfg.TLS(); err != nil { // before a port is open, and with --explain, too
 				return err
 			}
+			if _, _, err := checkOutlets(cfg, command.Version(), src.Env); err != nil {
+				return err
+			}
 			if cfg.Settings.Explain {
 				return explain(cfg, cmd.OutOrStdout())
 			}
 			outliveReaders()
+			defer command.OnSecondSignal(registry.KillAll)()
 			l, err := openPort(cfg)
 			if err != nil {
 				return err
@@ -66,7 +67,8 @@ func Command() *cobra.Command {
 	}
 	c.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		fmt.Fprintf(cmd.OutOrStdout(), `Serve MODEL behind the OpenAI API: a directory, a GGUF file, or a name already in
-the cache; without MODEL the built-in ossian-tiny.
+the cache; without MODEL the built-in ossian-tiny. Several models, --model NAME=MODEL once
+for each, take turns in memory: a request waits for the turn of its model.
 
 Usage:
   ossian %s
@@ -89,8 +91,11 @@ Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in th
 
 // openPort listens where the settings say.
 func openPort(cfg *config.Config) (net.Listener, error) {
-	if !load.BuiltIn(cfg.Model) {
-		if _, err := load.Resolve(cfg.Model); err != nil {
+	for _, model := range cfg.Models {
+		if load.BuiltIn(model.Path) {
+			continue
+		}
+		if _, err := load.Resolve(model.Path); err != nil {
 			return nil, err // before a port is open: the commonest mistake
 		}
 	}
@@ -110,16 +115,16 @@ func openPort(cfg *config.Config) (net.Listener, error) {
 func serve(ctx context.Context, cfg *config.Config, src config.Source, listener net.Listener, status io.Writer) error {
 	defer listener.Close()
 	version := command.Version()
-	counters := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
+	counters := metrics.New(metrics.Config{Version: version, Revision: command.Revision(), Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
 	level, lines := new(slog.LevelVar), newLogWriter(status, counters.LogDropped)
 	defer lines.close()
 	log := logger(cfg, level, lines, terminal.Is(status))
 	boundClients(cfg)
-	names := servedNames(cfg)
-	models, err := host.New(host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: cfg.MaxModelLen})
+	fleet, err := newFleet(cfg, version, log, counters)
 	if err != nil {
 		return err
 	}
+	models := fleet.host
 	kept, err := openArchive(cfg, log)
 	if err != nil {
 		return err
@@ -134,13 +139,16 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 		return err
 	}
 	defer shed.close()
+	told, err := openOutlets(cfg, version, src.Env, log, counters)
+	if err != nil {
+		return err
+	}
+	defer told.close()
 	// SIGHUP is caught before anybody can know the address and send one.
-	srv := newServer(cfg, version, models, kept, shed, log, counters, secure)
-	hup := make(chan os.Signal, 1)
-	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
-	signal.Notify(hup, syscall.SIGHUP)
+	srv := newServer(cfg, version, models, kept, shed, log, counters, secure, told.tracer)
+	hup, outlives := catchHangups()
 	defer signal.Stop(hup)
-	fmt.Fprintf(lines, "listening on %s://%s\n", secure.scheme(), listener.Addr())
+	announce(lines, secure.scheme(), listener.Addr(), os.Getenv)
 	showPage(cfg, secure.scheme(), listener.Addr(), lines)
 	var reloading sync.WaitGroup
 	defer reloading.Wait()
@@ -151,10 +159,10 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 		r.run(ctx, hup, func() { cancel(nil) })
 	})
 	reloading.Go(func() { shed.tell(ctx) })
-	// The model is loaded, and then runs, beside the server.
+	// The models are loaded, and run, beside the server.
 	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // requests go on while the server drains
 	defer end()
-	hosted := beside(hostCtx, models, &loader{cfg: cfg, log: log, metrics: counters, name: names[0], version: version}, cancel)
+	hosted := fleet.beside(hostCtx, cancel)
 	// Serve returns when ctx has ended and requests have, too, or their time is over.
 	err = srv.Serve(ctx, listener)
 	end()
@@ -165,41 +173,24 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	return errors.Join(err, failed)
 }
 
-// beside runs the model in a goroutine, and calls failed where it cannot. The channel gets how it
-// ends.
-func beside(ctx context.Context, models *host.Host, ld *loader, failed func(error)) <-chan error {
-	hosted := make(chan error, 1)
-	go func() {
-		defer ld.close()
-		err := runModel(ctx, models, ld)
-		if err != nil {
-			failed(err)
-		}
-		hosted <- err
-	}()
-	return hosted
+// announce tells the address, and that nobody reaches it where it is the loopback of a container:
+// whoever publishes its port publishes nothing. The image sets container, as systemd-nspawn and
+// Podman do; pods have the address of their cluster.
+func announce(lines io.Writer, scheme string, address net.Addr, getenv func(string) string) {
+	fmt.Fprintf(lines, "listening on %s://%s\n", scheme, address)
+	tcp, ok := address.(*net.TCPAddr)
+	if ok && tcp.IP.IsLoopback() && (getenv("container") != "" || getenv("KUBERNETES_SERVICE_HOST") != "") {
+		fmt.Fprintln(lines, "nobody outside this container reaches it: --host 0.0.0.0 with --api-key-file lets others connect")
+	}
 }
 
-// runModel loads the model and runs it until ctx ends, or it fails.
-func runModel(ctx context.Context, models *host.Host, ld *loader) error {
-	err := models.Run(ctx, ld.load)
-	if withdraw(models, ld.log, err) {
-		<-ctx.Done() // all that needs no model goes on: probes, metrics, stored responses
-		return nil
-	}
-	return err
-}
-
-// withdraw takes the model back if its engine has ended because a file of it was changed
-// while it was served, and reports whether that is so (CKP-7). What was computed since is
-// thrown away, and nothing more is: other weights would give other answers without a word.
-func withdraw(models *host.Host, log *slog.Logger, err error) bool {
-	changed, ok := errors.AsType[*ckpt.ChangedError](err)
-	if !ok || !models.Withdraw(fmt.Sprintf("its file %s was changed while it was served; put the right file in its place, and start the server anew", filepath.Base(changed.File))) {
-		return false
-	}
-	log.Error("the model was unloaded, and is not served any more: start the server anew", "error", changed)
-	return true
+// catchHangups returns where SIGHUP arrives, and whether the process was told to outlive its
+// terminal.
+func catchHangups() (hup chan os.Signal, outlives bool) {
+	hup = make(chan os.Signal, 1)
+	outlives = signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
+	signal.Notify(hup, syscall.SIGHUP)
+	return hup, outlives
 }
 
 // Start serves in this process, as ossian serve would with the arguments and no settings
@@ -221,34 +212,15 @@ func Start(ctx context.Context, args []string, log io.Writer) (address string, e
 }
 
 // newServer returns the HTTP side of the settings.
-func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, shed *toolshed, log *slog.Logger, counters *metrics.Server, secure *certificates) *server.Server {
+func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, shed *toolshed, log *slog.Logger, counters *metrics.Server, secure *certificates, tracer *trace.Tracer) *server.Server {
 	hosts := cfg.AllowedHosts
 	if (cfg.Insecure || cfg.Vouched()) && len(hosts) == 0 {
 		hosts = []string{"*"} // other machines are let in under whatever name they know
 	}
 	return server.New(server.Config{
-		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
+		Version: version, Revision: command.Revision(), Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(), Toolbox: shed.toolbox(), Page: cfg.Page,
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
+		Tracer: tracer, Toolbox: shed.toolbox(), Page: cfg.Page,
 	}, models, log, counters)
-}
-
-// servedNames are the names that requests may use. A path's last element stands
-// before the path, which is nobody's business.
-func servedNames(cfg *config.Config) []string {
-	if len(cfg.ServedNames) > 0 {
-		return cfg.ServedNames
-	}
-	name := cfg.Model
-	if name == "" {
-		name = tiny.Name
-	}
-	if !load.Exists(name) {
-		return []string{name}
-	}
-	abs, err := filepath.Abs(name)
-	if err != nil {
-		abs = name
-	}
-	return slices.Compact([]string{filepath.Base(abs), name})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,6 +25,27 @@ import (
 	"ossian/internal/plan"
 	"ossian/internal/synth"
 )
+
+// A server on the loopback of a container says that nobody outside reaches it.
+func TestAnnounce(t *testing.T) {
+	loopback, all := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8000}, &net.TCPAddr{IP: net.IPv4zero, Port: 8000}
+	for _, test := range []struct {
+		address  net.Addr
+		variable string
+		warned   bool
+	}{{loopback, "", false}, {loopback, "container", true}, {loopback, "KUBERNETES_SERVICE_HOST", true}, {all, "container", false}} {
+		var log strings.Builder
+		announce(&log, "http", test.address, func(name string) string {
+			if name == test.variable {
+				return "set"
+			}
+			return ""
+		})
+		if told := log.String(); !strings.HasPrefix(told, "listening on http://"+test.address.String()+"\n") || strings.Contains(told, "nobody outside") != test.warned {
+			t.Errorf("%s with %q: %q", test.address, test.variable, told)
+		}
+	}
+}
 
 // The curl of the README.
 func TestServe(t *testing.T) {

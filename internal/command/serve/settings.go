@@ -26,24 +26,35 @@ type choice struct {
 
 // byItself returns the limits of a server of which nobody has asked for fewer sequences,
 // tokens of a step or blocks. Each is what it would be with the other settings as they are.
-func byItself(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading) (limits model.Limits, err error) {
+func byItself(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading, available int64) (limits model.Limits, err error) {
 	seqs, tokens, pools := *cfg, *cfg, *cfg
 	seqs.MaxNumSeqs, tokens.MaxBatchTokens, pools.KVBlocks, pools.MemoryShare = 0, 0, 0, 0
 	for _, asked := range []struct {
-		settings *config.Config
-		take     func(plan.Plan)
+		settings  *config.Config
+		available int64
+		take      func(plan.Plan)
 	}{
-		{&seqs, func(p plan.Plan) { limits.MaxSeqs = p.Limits.MaxSeqs }},
-		{&tokens, func(p plan.Plan) { limits.MaxTokens = p.Limits.MaxTokens }},
-		{&pools, func(p plan.Plan) { limits.Blocks = p.Limits.Blocks }},
+		{&seqs, available, func(p plan.Plan) { limits.MaxSeqs = p.Limits.MaxSeqs }},
+		{&tokens, available, func(p plan.Plan) { limits.MaxTokens = p.Limits.MaxTokens }},
+		{&pools, unshared(cfg, loading, available), func(p plan.Plan) { limits.Blocks = p.Limits.Blocks }},
 	} {
-		planned, err := planMemory(asked.settings, checkpoint, loading)
+		planned, err := planMemory(asked.settings, checkpoint, loading, asked.available)
 		if err != nil {
 			return limits, err
 		}
 		asked.take(planned)
 	}
 	return limits, nil
+}
+
+// unshared returns what would be available to the model, in bytes, had nobody asked for a share of
+// the memory: it has the same part of that as of what was asked for.
+func unshared(cfg *config.Config, loading *load.Loading, available int64) int64 {
+	given := loading.Device().Memory(cfg.MemoryShare, true)
+	if cfg.MemoryShare == 0 || given <= 0 {
+		return available
+	}
+	return int64(float64(available) / float64(given) * float64(loading.Device().Memory(0, true)))
 }
 
 // alone is how many threads the program would have chosen: all, and where a start measures, perhaps the

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -29,7 +30,7 @@ func openTools(cfg *config.Config, version string, log *slog.Logger, counters *m
 	}
 	counters.ToolServers(func() (servers []metrics.ToolServer) {
 		for _, status := range shed.all.Status() {
-			servers = append(servers, metrics.ToolServer{Name: strings.ToValidUTF8(status.Name, "\uFFFD"), Kind: status.Kind, Works: status.Works})
+			servers = append(servers, metrics.ToolServer{Name: strings.ToValidUTF8(cmp.Or(status.Name, status.Address), "\uFFFD"), Kind: status.Kind, Works: status.Works})
 		}
 		return servers
 	})

@@ -3,8 +3,11 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +15,14 @@ import (
 	"ossian/internal/command"
 	"ossian/internal/command/commandtest"
 	"ossian/internal/tools/mcp/mcptest"
+	"ossian/internal/tools/python"
 )
+
+// TestMain: as an interpreter's helper this program does not get further.
+func TestMain(m *testing.M) {
+	python.Helper(os.Args[1:])
+	os.Exit(m.Run())
+}
 
 // shop is a server of MCP that knows prices.
 func shop(t *testing.T, name string) *mcptest.Peer {
@@ -29,7 +39,7 @@ func shop(t *testing.T, name string) *mcptest.Peer {
 // TestTools: the built-in model asks a server of MCP, and says what that said. What does not
 // work is told, and stops nothing.
 func TestTools(t *testing.T) {
-	url := commandtest.Serve(t, command.Root(Command()), "--store", "memory", "--tool-server", shop(t, "shop").Address, "gone=127.0.0.1:1", "demo", "--browser-corpus", t.TempDir(), "--python-backend", "off")
+	url := commandtest.Serve(t, command.Root(Command()), "--store", "memory", "--tool-server", shop(t, "shop").Address, "gone=127.0.0.1:1", "127.0.0.1:2", "demo", "--browser-corpus", t.TempDir(), "--python-backend", "off")
 	r := commandtest.Post(t, url+"/v1/chat/completions", `{"messages":[{"role":"user","content":"What is the price of a harp?"}],"tools":[{"type":"mcp","server_label":"shop"}],"temperature":0}`)
 	var reply struct {
 		Choices []struct{ Message struct{ Content string } }
@@ -50,7 +60,7 @@ func TestTools(t *testing.T) {
 		return string(text)
 	}
 	told := get("/metrics")
-	for _, want := range []string{`ossian_tool_server_up{kind="mcp",server="shop"} 1`, `ossian_tool_server_up{kind="mcp",server="gone"} 0`, `ossian_tool_server_up{kind="browser",server="browser"} 1`,
+	for _, want := range []string{`ossian_tool_server_up{kind="mcp",server="shop"} 1`, `ossian_tool_server_up{kind="mcp",server="gone"} 0`, `ossian_tool_server_up{kind="mcp",server="127.0.0.1:2"} 0`, `ossian_tool_server_up{kind="browser",server="browser"} 1`,
 		`ossian_tool_server_up{kind="python",server="python"} 0`, `ossian_tool_calls_total{outcome="ok",tool="shop"} 1`} {
 		if !strings.Contains(told, want) {
 			t.Errorf("metrics have no %s", want)
@@ -96,6 +106,53 @@ func TestToolsRefused(t *testing.T) {
 		_, _, err := commandtest.Run(t, root(), append([]string{"serve", "--port", "0", "--threads", "1", "--store", "memory"}, args...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// TestToolsOfTiny: the built-in model with the program's own tools, as a fresh machine has them:
+// whatever it makes of them, answers are whole in every form, and only who asks gets tools.
+func TestToolsOfTiny(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "bard.html"), []byte("<title>Ossian</title><p>Ossian is a bard of Gaelic legend."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := commandtest.Serve(t, command.Root(Command()), "--store", "memory", "--tool-server", "demo", "--browser-corpus", dir)
+	post := func(path, body string) string {
+		reply := commandtest.Post(t, url+path, body)
+		defer reply.Body.Close()
+		text, err := io.ReadAll(reply.Body)
+		if err != nil || reply.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d %s, %v", body, reply.StatusCode, text, err)
+		}
+		return string(text)
+	}
+	for _, question := range []string{"Who is Ossian?", "12+30"} {
+		const tools = `"tools":[{"type":"web_search"}],"temperature":0`
+		response := fmt.Sprintf(`{"input":%q,"max_output_tokens":200,%s`, question, tools)
+		chat := fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"max_tokens":200,%s`, question, tools)
+		for _, tt := range []struct{ path, body, want string }{
+			{"/v1/responses", response + "}", `"usage":{"input_tokens":`},
+			{"/v1/responses", response + `,"tool_choice":{"type":"web_search_preview"}}`, `"type":"web_search_call"`},
+			{"/v1/responses", response + `,"stream":true}`, `"usage":{"input_tokens":`},
+			{"/v1/responses", response + `,"background":true}`, `"status":"queued"`},
+			{"/v1/chat/completions", chat + "}", `"usage":{"prompt_tokens":`},
+			{"/v1/chat/completions", chat + `,"stream":true}`, "data: [DONE]"},
+		} {
+			if got := post(tt.path, tt.body); !strings.Contains(got, tt.want) || strings.Contains(got, `"tool_calls"`) {
+				t.Errorf("%s: %s", tt.body, got)
+			}
+		}
+		var plain, asked struct {
+			Tokens int `json:"input_tokens"`
+		}
+		for body, into := range map[string]any{fmt.Sprintf(`{"input":%q}`, question): &plain, fmt.Sprintf(`{"input":%q,%s}`, question, tools): &asked} {
+			if err := json.Unmarshal([]byte(post("/v1/responses/input_tokens", body)), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if asked.Tokens <= plain.Tokens {
+			t.Errorf("%s: a prompt of %d tokens with the browser, of %d without", question, asked.Tokens, plain.Tokens)
 		}
 	}
 }

@@ -50,10 +50,21 @@ func TestTools(t *testing.T) {
 			t.Errorf("%+v, want %q", trials[i], want)
 		}
 	}
-	for want, args := range map[string][]string{"unknown flag": {"--tool-serve", "demo"}, "named twice": {"--tool-server", "demo,demo"}} {
+	for want, args := range map[string][]string{"unknown flag": {"--tool-serve", "demo"}, "named twice": {"--tool-server", "demo,demo"},
+		"a name is missing": {"--tool-server", "=localhost:9"}, "Demo: the program's": {"--tool-server", "Demo"}, "x=demo: the program's": {"--tool-server", "x=demo"}} {
 		if _, err := run(args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)
 		}
+	}
+	// Python that is switched off is no failure, and a folder without files is told of.
+	if out, err := run("--python-backend", "off", "--browser-corpus", t.TempDir()); err != nil || !strings.Contains(out, "holds no files") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := run("--python-backend", "off", "--browser-backend", "http"); err == nil || !strings.Contains(out, "--browser-search-url") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := run("help"); err != nil || !strings.Contains(out, "ossian tools") {
+		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := run("--help"); err != nil || !strings.Contains(out, "ossian tools") {
 		t.Errorf("%v\n%s", err, out)

@@ -61,6 +61,12 @@ func (s *server) Status() tools.Status {
 	return tools.Status{Name: s.Name(), Kind: "browser", Backend: s.backend.Name(), Works: true, Tools: len(namespace().Tools)}
 }
 
+// Empty reports whether the backend has nothing, and knows it.
+func (s *server) Empty() bool {
+	known, ok := s.backend.(interface{ Empty() bool })
+	return ok && known.Empty()
+}
+
 // Open implements tools.Server.
 func (s *server) Open(chain tools.Chain) tools.Session {
 	return &session{server: s, history: restored(chain.State)}

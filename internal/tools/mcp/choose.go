@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -82,6 +83,9 @@ func (d dialer) connect(ctx context.Context, w way) (*connection, error) {
 	}
 	if err != nil {
 		why := conn.fault(ctx, x, err)
+		if why.kind == silent {
+			why.text = fmt.Sprintf("it did not answer initialize in %.0f s", time.Since(conn.born).Seconds())
+		}
 		conn.abandon()
 		return nil, why
 	}

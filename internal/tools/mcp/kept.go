@@ -7,8 +7,16 @@ import (
 	"ossian/internal/tools"
 )
 
-// maxKept is how many connections wait for the next answer of a conversation.
+// maxKept is how many connections wait for the next answer of a conversation. Of those that are
+// processes of their own no more wait than python-processes allows.
 const maxKept = 64
+
+func (s *Server) maxKept() int {
+	if s.spec.command == nil {
+		return maxKept
+	}
+	return int(min(maxKept, s.opts.Limits()[limits.PythonProcesses]))
+}
 
 // A keeper has the connections of conversations that may go on. The server's mutex guards it.
 type keeper struct {
@@ -36,7 +44,7 @@ func (s *Server) keep(chain tools.Chain, conn *connection) bool {
 	if old := s.kept.byChain[key]; old != nil {
 		s.release(key, old)
 	}
-	if len(s.kept.byChain) >= maxKept {
+	for most := s.maxKept(); len(s.kept.byChain) >= most; { // which may have become fewer
 		s.release(s.kept.oldest())
 	}
 	s.kept.count++

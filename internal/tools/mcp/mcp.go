@@ -164,6 +164,21 @@ func (s *Server) Listed() []tools.Tool {
 	return s.listed.all
 }
 
+// Attempted waits until one attempt to reach the server has ended, which may take half a minute.
+func (s *Server) Attempted(ctx context.Context) {
+	s.mu.Lock()
+	attempts, tried := s.attempts, s.tried
+	s.mu.Unlock()
+	if attempts > 0 {
+		return
+	}
+	select {
+	case <-tried:
+	case <-ctx.Done():
+	case <-s.life.Done():
+	}
+}
+
 // current returns the list in force. After a failure it has one more attempt made.
 func (s *Server) current(ctx context.Context) (*listing, error) {
 	limit := time.NewTimer(patience)

@@ -44,8 +44,8 @@ func TestParseSpec(t *testing.T) {
 func TestParseSpecRefuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", `tool server "": it is empty: want host:port, host:port/path or a URL`},
-		{"localhost", `tool server "localhost": "localhost": a port is missing, as in localhost:8000`},
-		{"localhost/mcp", `tool server "localhost/mcp": "localhost": a port is missing, as in localhost:8000`},
+		{"localhost", `tool server "localhost": a port is missing, as in localhost:8000`},
+		{"localhost/mcp", `tool server "localhost/mcp": a port is missing, as in localhost:8000`},
 		{":80", `tool server ":80": the host is missing`},
 		{"a:b", `tool server "a:b": port "b": a number from 1 to 65535 is wanted`},
 		{"a:0", `tool server "a:0": port "0": a number from 1 to 65535 is wanted`},
@@ -70,7 +70,7 @@ func TestOptionsAreRefused(t *testing.T) {
 		opts Options
 		want string
 	}{
-		{Options{Address: "x"}, `tool server "x": "x": a port is missing, as in localhost:8000`},
+		{Options{Address: "x"}, `tool server "x": a port is missing, as in localhost:8000`},
 		{Options{Address: "stdio:ls"}, "tool server stdio:ls: servers that are commands are off"},
 		{Options{Address: "a:1", Header: http.Header{"X-Key": {"secret\nX-Other: 1"}}}, "tool server a:1: header X-Key: its value has line breaks or other control characters"},
 		{Options{Address: "a:1", Header: http.Header{"X Key": {"1"}}}, `tool server a:1: header "X Key": no name of a header`},

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -57,8 +58,16 @@ func serveStdio(args []string) int {
 	case "dies":
 		fmt.Fprintln(os.Stderr, "the key file is missing")
 		return 3
-	case "deaf": // reads nothing, says nothing, and does not end by itself
-		select {}
+	case "deaf": // reads nothing, says nothing, and does not end by itself soon
+		time.Sleep(10 * time.Minute)
+	case "waits": // says who it is
+		if os.WriteFile(args[1]+".new", []byte(strconv.Itoa(os.Getpid())), 0o600) == nil && os.Rename(args[1]+".new", args[1]) == nil {
+			time.Sleep(5 * time.Minute)
+		}
+	case "holds": // has such a one
+		if _, err := New(Options{Stdio: true, Address: "stdio:" + os.Args[0] + " " + asServer + " waits " + args[1]}); err == nil {
+			time.Sleep(5 * time.Minute)
+		}
 	case "floods":
 		fmt.Print(`"`)
 		line := strings.Repeat("x", 1<<16)

@@ -15,7 +15,8 @@ import (
 )
 
 // A process is a server that we started, as a stream of lines. It and what it started end with the
-// connection; when this program is killed, it reads the end of its input.
+// connection. When this program is killed, the kernel ends the process (Linux), or it reads the end
+// of its input.
 type process struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -37,13 +38,34 @@ func startProcess(conn *connection, command []string) (sdk.Connection, error) {
 	p.cmd.Env, p.cmd.WaitDelay = environment(os.LookupEnv), time.Second
 	ownGroup(p.cmd)
 	if p.in, err = p.cmd.StdinPipe(); err == nil {
-		err = p.cmd.Start()
+		err = p.run(conn)
 	}
 	if err != nil {
 		out.Close()
 		return nil, &fault{kind: away, text: fmt.Sprintf("its command cannot be started: %v", err)}
 	}
+	context.AfterFunc(conn.life, p.kill)
+	limit := messageBytes(conn.limits)
+	lines := &bounded{Reader: out, body: out, limit: limit, per: perLine, over: conn.broke, end: func() {}}
+	carrier := &sdk.IOTransport{Reader: lines, Writer: p, MaxLineLength: int(limit) * 2}
+	return carrier.Connect(conn.life)
+}
+
+// run starts the command and has it waited for. Both happen on a thread that lives as long as the
+// process: the kernel ends a process with the thread that started it.
+func (p *process) run(conn *connection) error {
+	started := make(chan error)
 	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		if err == nil {
+			running.Store(p, true)
+			defer running.Delete(p)
+		}
+		if started <- err; err != nil {
+			return
+		}
 		_ = p.cmd.Wait() // how it ended does not matter, its last words may
 		kill(p.cmd)      // what it has started
 		if last := p.said.last(); last != "" {
@@ -51,11 +73,19 @@ func startProcess(conn *connection, command []string) (sdk.Connection, error) {
 		}
 		close(p.ended)
 	}()
-	context.AfterFunc(conn.life, p.kill)
-	limit := messageBytes(conn.limits)
-	lines := &bounded{Reader: out, body: out, limit: limit, per: perLine, over: conn.broke, end: func() {}}
-	carrier := &sdk.IOTransport{Reader: lines, Writer: p, MaxLineLength: int(limit) * 2}
-	return carrier.Connect(conn.life)
+	return <-started
+}
+
+// running are the processes that there are now, for KillAll.
+var running sync.Map
+
+// KillAll ends every process that servers are, with all that these started. It is for a program
+// that ends at once, and closes nothing.
+func KillAll() {
+	running.Range(func(p, _ any) bool {
+		p.(*process).signal(kill)
+		return true
+	})
 }
 
 // Write implements io.Writer.

@@ -56,7 +56,11 @@ func (s *session) Call(ctx context.Context, call tools.Call) tools.Result {
 	if why == nil {
 		return *result
 	}
-	return failed(ctx, name, quiet, why)
+	gave := failed(ctx, name, quiet, why)
+	if s.server.spec.command != nil { // there is no HTTP in it
+		gave.Failure.Type = "mcp_protocol_error"
+	}
+	return gave
 }
 
 // argumentsOf returns the tool that is meant and its arguments as a JSON object. A namespace

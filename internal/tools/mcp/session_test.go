@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"ossian/internal/limits"
 	"ossian/internal/tools"
 )
 
@@ -83,6 +85,25 @@ func TestKeptConnectionsAreBounded(t *testing.T) {
 	kept, first := len(s.kept.byChain), s.kept.byChain[chainKey{"", "c"}]
 	s.mu.Unlock()
 	if kept != maxKept || first != nil {
+		t.Errorf("%d are kept, the first: %v", kept, first != nil)
+	}
+}
+
+// TestKeptProcessesAreBounded: of those no more wait than the limit allows.
+func TestKeptProcessesAreBounded(t *testing.T) {
+	set := limits.Defaults()
+	set[limits.PythonProcesses] = 2
+	s := start(t, Options{Stdio: true, Address: "stdio:" + os.Args[0] + " " + asServer + " speaks 2025-11-25", Limits: func() *limits.Set { return set }})
+	listedBy(t, s)
+	for i := range 3 {
+		session := s.Open(tools.Chain{ID: strings.Repeat("c", i+1), Kept: true})
+		count(t, session)
+		session.Close()
+	}
+	s.mu.Lock()
+	kept, first := len(s.kept.byChain), s.kept.byChain[chainKey{"", "c"}]
+	s.mu.Unlock()
+	if kept != 2 || first != nil {
 		t.Errorf("%d are kept, the first: %v", kept, first != nil)
 	}
 }

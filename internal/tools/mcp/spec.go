@@ -101,7 +101,7 @@ func parseHost(text string) (*Spec, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		if strings.Contains(err.Error(), "missing port") {
-			return nil, fmt.Errorf("%q: a port is missing, as in localhost:8000", address)
+			return nil, errors.New("a port is missing, as in localhost:8000")
 		}
 		return nil, fmt.Errorf("%q: no host and port", address)
 	}

@@ -24,7 +24,7 @@ const kernelTime = 10 * time.Second
 // newJupyter reads the connection file and tries the kernel. Its code may do whatever the kernel may.
 func newJupyter(ctx context.Context, opts *Options) (backend, error) {
 	if opts.JupyterFile == "" {
-		return nil, errors.New("the backend " + jupyterBackend + " needs the connection file of a kernel in PYTHON_LOCAL_JUPYTER_CONNECTION_FILE")
+		return nil, errors.New("the backend " + jupyterBackend + " needs the connection file of a kernel: --python-jupyter-connection FILE, or PYTHON_LOCAL_JUPYTER_CONNECTION_FILE, names it")
 	}
 	kernel, err := jupyter.Read(opts.JupyterFile)
 	if err != nil {

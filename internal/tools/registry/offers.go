@@ -10,6 +10,7 @@ import (
 
 	"ossian/internal/api"
 	"ossian/internal/tools"
+	"ossian/internal/tools/mcp"
 	"ossian/internal/wire"
 )
 
@@ -62,15 +63,19 @@ func (r *Registry) Offers(ctx context.Context, asked []wire.ServerTool, strict b
 
 // unserved refuses a type of tool that nothing here serves.
 func unserved(asked *wire.ServerTool) *wire.Error {
-	return unsupported(asked, fmt.Sprintf("this server runs no tool of type %s: start it with --tool-server demo, or with a server of MCP that is named so", asked.Type))
+	return wire.Unserved(asked.Type, place(asked))
 }
 
 func unsupported(asked *wire.ServerTool, why string) *wire.Error {
-	at := asked.Path
-	if strings.HasSuffix(at, "]") {
-		at += ".type"
+	return &wire.Error{Message: why, Type: wire.TypeInvalidRequest, Param: place(asked), Code: wire.CodeUnsupportedTool}
+}
+
+// place is where a request says which type of tool it asks for.
+func place(asked *wire.ServerTool) string {
+	if strings.HasSuffix(asked.Path, "]") {
+		return asked.Path + ".type"
 	}
-	return &wire.Error{Message: why, Type: wire.TypeInvalidRequest, Param: at, Code: wire.CodeUnsupportedTool}
+	return asked.Path
 }
 
 // find returns the server that a tool of a request asks for; nil = there is none of the type.
@@ -98,9 +103,10 @@ var labels = map[string]string{"web_search_preview": "browser", "code_interprete
 
 // findLabel returns the server that a tool of type mcp asks for.
 func (r *Registry) findLabel(ctx context.Context, asked *wire.ServerTool) (*wish, error) {
-	known := r.named(asked.Label)
-	if known == nil && labels[asked.Label] != "" {
-		known = r.named(labels[asked.Label])
+	known := r.labelled(asked.Label)
+	if known == nil && r.unnamed() { // what was just started may be it
+		r.attempted(ctx)
+		known = r.labelled(asked.Label)
 	}
 	switch {
 	case asked.URL != "" && (known == nil || known.address == ""):
@@ -119,9 +125,30 @@ func (r *Registry) findLabel(ctx context.Context, asked *wire.ServerTool) (*wish
 		}
 		return &wish{asked: asked, server: server, kind: tools.MCP}, nil
 	case r.unnamed():
-		return &wish{asked: asked, kind: tools.MCP, err: fmt.Errorf("no server %q is known; one that is configured was not reached yet and may be it", asked.Label)}, nil
+		return &wish{asked: asked, kind: tools.MCP, err: fmt.Errorf("no server %q is known%s; one that is configured was not reached yet and may be it", asked.Label, r.known())}, nil
 	}
 	return nil, wire.Invalid(asked.Path+".server_label", fmt.Sprintf("no server is named %q%s", asked.Label, r.known()))
+}
+
+// labelled returns the entry that a label means, nil = none.
+func (r *Registry) labelled(label string) *entry {
+	known := r.named(label)
+	if known == nil && labels[label] != "" {
+		known = r.named(labels[label])
+	}
+	return known
+}
+
+// attempted waits for the first attempt to reach each server whose name is not known yet, no
+// longer than a request waits.
+func (r *Registry) attempted(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, e := range r.entries {
+		if server, ok := e.server.(*mcp.Server); ok && e.called() == "" {
+			server.Attempted(ctx)
+		}
+	}
 }
 
 // known lists the names that there are, for errors.
@@ -213,6 +240,9 @@ func (w *wish) add(offered *api.Offered, absent bool) {
 		}
 		return
 	}
+	if w.asked.Allowed != nil && !w.hasAll(w.asked.Allowed) {
+		offered.Ignored = append(offered.Ignored, w.asked.Path+".allowed_tools")
+	}
 	space := w.space
 	space.Tools = w.allowed(w.space.Tools)
 	if w.kind == tools.MCP {
@@ -233,6 +263,20 @@ func (w *wish) allowed(all []tools.Tool) (kept []tools.Tool) {
 		}
 	}
 	return kept
+}
+
+// hasAll reports whether the server has every tool of some names.
+func (w *wish) hasAll(names []string) bool {
+	all := w.space.Tools
+	if server, ok := w.server.(interface{ Listed() []tools.Tool }); ok {
+		all = append(slices.Clone(all), server.Listed()...)
+	}
+	for _, name := range names {
+		if name != w.space.Name && !slices.ContainsFunc(all, func(tool tools.Tool) bool { return tool.Name == name }) {
+			return false
+		}
+	}
+	return true
 }
 
 // listed returns what clients are told of a server that lists more than models see: one that is

@@ -96,8 +96,13 @@ func checkServers(specs []string) error {
 		given := []string{"browser", "python"}
 		if spec != demo {
 			name, address := split(spec)
-			if _, err := mcp.ParseSpec(address); err != nil {
-				return err
+			switch _, err := mcp.ParseSpec(address); {
+			case spec != "" && spec[0] == '=':
+				return fmt.Errorf("%s: a name is missing before =", withoutAddress(spec))
+			case strings.EqualFold(address, demo):
+				return fmt.Errorf("%s: the program's own tools are %s, in small letters and without a name", spec, demo)
+			case err != nil:
+				return errors.New(strings.TrimPrefix(err.Error(), "tool server "))
 			}
 			given = []string{name}
 		}
@@ -113,6 +118,9 @@ func checkServers(specs []string) error {
 
 // withoutAddress is an item of --tool-server without what may be a secret.
 func withoutAddress(spec string) string {
+	if strings.HasPrefix(spec, "=") {
+		return "=…"
+	}
 	if name, _ := split(spec); name != "" {
 		return name + "=…"
 	}
@@ -268,6 +276,9 @@ func (r *Registry) Tried(ctx context.Context) []tools.Status {
 	}
 	return r.Status()
 }
+
+// KillAll ends every process that servers of MCP are, for a program that ends at once.
+func KillAll() { mcp.KillAll() }
 
 // Close ends the servers: connections are closed and processes ended when it returns. One that
 // is still being tried is not waited for: its processes end with this one.

@@ -100,7 +100,7 @@ func TestOffers(t *testing.T) {
 		{"nothing", nil, true, ""},
 		{"nothing again", []wire.ServerTool{}, true, ""},
 		{"by label", []wire.ServerTool{tool("mcp", "named")}, false, "named/mcp read write; listed named"},
-		{"allowed", []wire.ServerTool{allowed}, false, "named/mcp write; listed named"},
+		{"allowed", []wire.ServerTool{allowed}, false, "named/mcp write; listed named; ignored [tools[0].allowed_tools]"},
 		{"read only", []wire.ServerTool{readOnly}, false, "named/mcp read; listed named"},
 		{"none is allowed", []wire.ServerTool{none}, false, "listed named"},
 		{"approval", []wire.ServerTool{asks}, false, "named/mcp read write?; listed named"},

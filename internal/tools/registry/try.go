@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ossian/internal/tools"
+	"ossian/internal/tools/mcp"
 )
 
 // A Trial is what came of trying a server.
@@ -48,13 +49,16 @@ func (e *entry) try(ctx context.Context) (detail, problem string) {
 	if e.server == nil {
 		return "", e.problem
 	}
+	if server, ok := e.server.(*mcp.Server); ok {
+		server.Attempted(ctx)
+	}
 	space, err := e.server.Namespace(ctx)
 	if err != nil {
 		return "", err.Error()
 	}
 	switch {
 	case e.kind == tools.Browser:
-		return e.call(ctx, tools.Call{ID: "try", Tool: "search", Arguments: `{"query":"ossian"}`}, "", "searched")
+		return e.search(ctx)
 	case e.kind == tools.Python:
 		return e.call(ctx, tools.Call{ID: "try", Arguments: "print(6*7)"}, "42", "print(6*7) gave 42")
 	}
@@ -63,6 +67,18 @@ func (e *entry) try(ctx context.Context) (detail, problem string) {
 		names = append(names, space.Tools[i].Name)
 	}
 	return fmt.Sprintf("%d tools: %s", len(names), strings.Join(names, ", ")), ""
+}
+
+// search has the browser search, and says what it lacks.
+func (e *entry) search(ctx context.Context) (detail, problem string) {
+	detail, problem = e.call(ctx, tools.Call{ID: "try", Tool: "search", Arguments: `{"query":"ossian"}`}, "", "searched")
+	if known, ok := e.server.(interface{ Empty() bool }); ok && known.Empty() && problem == "" {
+		detail += "; its folder holds no files that it reads: HTML, Markdown or text"
+	}
+	if strings.Contains(problem, "no search endpoint") {
+		problem += "; --browser-search-url names one"
+	}
+	return detail, problem
 }
 
 // call runs a call that has to give a text, "" = any.

@@ -23,11 +23,7 @@ type ModelList struct {
 	LastID  string  `json:"last_id"`
 }
 
-// NewModelList returns the list of models of those names, of which there is at least one.
-func NewModelList(names []string, created time.Time) ModelList {
-	list := ModelList{FirstID: names[0], LastID: names[len(names)-1]}
-	for _, name := range names {
-		list.Data = append(list.Data, NewModel(name, created))
-	}
-	return list
+// NewModelList returns the list of models, of which there is at least one.
+func NewModelList(models []Model) ModelList {
+	return ModelList{Data: models, FirstID: models[0].ID, LastID: models[len(models)-1].ID}
 }

@@ -107,6 +107,9 @@ func (r *Request) chooseFull() error {
 	return nil
 }
 
+// includable are the names of what replies have on request.
+var includable = []string{"reasoning.encrypted_content", "message.output_text.logprobs", "code_interpreter_call.outputs", "web_search_call.action.sources", "web_search_call.results"}
+
 // Includes reports whether the reply is to have what include calls name.
 func (r *Request) Includes(name string) bool { return slices.Contains(r.Include, name) }
 
@@ -189,7 +192,12 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 		r.Truncation = in.Text()
 	case "include":
 		r.Include = []string{}
-		in.Array(limits.MetadataPairs, "names", func(int) { r.Include = append(r.Include, in.Text()) })
+		in.Array(limits.MetadataPairs, "names", func(int) {
+			name := in.Text()
+			if r.Include = append(r.Include, name); !slices.Contains(includable, name) {
+				in.IgnoreKind(name)
+			}
+		})
 	case "store":
 		r.Store = wire.Ptr(in.Boolean())
 	case "background":
@@ -399,8 +407,8 @@ func (r *Request) Validate(lim *limits.Set) error {
 		wire.OneOf("reasoning.context", r.Context, []string{"", "auto", "current_turn", "all_turns"}),
 		wire.OneOf("text.verbosity", r.Verbosity, []string{"", "low", "medium", "high"}),
 		wire.OneOf("truncation", r.Truncation, []string{"", "disabled", "auto"}),
-		r.checkTools(lim),
 		r.checkServed(),
+		r.checkTools(lim),
 	} {
 		if err != nil {
 			return err

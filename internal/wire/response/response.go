@@ -204,11 +204,11 @@ func appendUsageOf(dst []byte, usage *wire.Usage) []byte {
 	}
 	dst = strconv.AppendInt(append(dst, `{"input_tokens":`...), int64(usage.Prompt), 10)
 	dst = strconv.AppendInt(append(dst, `,"input_tokens_details":{"cached_tokens":`...), int64(usage.PromptOf.Cached), 10)
-	dst = usage.Tools.AppendPrompt(append(dst, `,"cache_write_tokens":0`...))
+	dst = append(dst, `,"cache_write_tokens":0`...)
 	dst = strconv.AppendInt(append(dst, `},"output_tokens":`...), int64(usage.Completion), 10)
 	dst = strconv.AppendInt(append(dst, `,"output_tokens_details":{"reasoning_tokens":`...), int64(usage.Details.Reasoning), 10)
-	dst = usage.Tools.AppendCompletion(dst)
-	dst = strconv.AppendInt(append(dst, `},"total_tokens":`...), int64(usage.Total), 10)
+	dst = usage.Tools.AppendResults(dst)
+	dst = usage.Tools.AppendSteps(strconv.AppendInt(append(dst, `},"total_tokens":`...), int64(usage.Total), 10))
 	return append(dst, '}')
 }
 

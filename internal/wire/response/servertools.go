@@ -127,8 +127,11 @@ func showChosen(in *wire.Reader, kind string) json.RawMessage {
 	return append(wire.AppendString([]byte(`{"type":`), kind), '}')
 }
 
-// checkServed refuses a choice that names no server.
+// checkServed refuses a choice that names no server, or is of tools that nothing here runs.
 func (r *Request) checkServed() *wire.Error {
+	if chosen := r.ToolChoice.Served; !r.served && chosen != nil && (r.ToolChoice.Mode == "named" || len(r.Tools) == 0) {
+		return wire.Unserved(chosen[0].Type, "tool_choice")
+	}
 	for i := range r.ToolChoice.Served {
 		if choice := &r.ToolChoice.Served[i]; choice.Type == "mcp" && choice.Label == "" && r.served {
 			return wire.Missing("tool_choice.server_label")

@@ -28,16 +28,16 @@ type storedResponse struct {
 	Usage  *struct {
 		Input        int `json:"input_tokens"`
 		InputDetails struct {
-			Cached int   `json:"cached_tokens"`
-			Steps  []int `json:"input_tokens_per_turn"`
-			Caches []int `json:"cached_tokens_per_turn"`
+			Cached int `json:"cached_tokens"`
 		} `json:"input_tokens_details"`
 		Output        int `json:"output_tokens"`
 		OutputDetails struct {
-			Reasoning int   `json:"reasoning_tokens"`
-			Steps     []int `json:"output_tokens_per_turn"`
-			Results   int   `json:"tool_output_tokens"`
+			Reasoning int `json:"reasoning_tokens"`
+			Results   int `json:"tool_output_tokens"`
 		} `json:"output_tokens_details"`
+		Inputs  []int `json:"input_tokens_per_turn"`
+		Caches  []int `json:"cached_tokens_per_turn"`
+		Outputs []int `json:"output_tokens_per_turn"`
 	} `json:"usage"`
 }
 
@@ -57,8 +57,8 @@ func Parse(object []byte, lim *limits.Set) (*Response, error) {
 	}
 	if usage := stored.Usage; usage != nil {
 		all := wire.NewUsage(usage.Input, usage.InputDetails.Cached, usage.Output, usage.OutputDetails.Reasoning)
-		if steps := usage.InputDetails.Steps; steps != nil {
-			all.Tools = &wire.ToolUsage{Prompt: steps, Cached: usage.InputDetails.Caches, Completion: usage.OutputDetails.Steps, Results: usage.OutputDetails.Results}
+		if usage.Inputs != nil {
+			all.Tools = &wire.ToolUsage{Prompt: usage.Inputs, Cached: usage.Caches, Completion: usage.Outputs, Results: usage.OutputDetails.Results}
 		}
 		response.Usage = &all
 	}

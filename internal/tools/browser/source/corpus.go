@@ -65,6 +65,13 @@ func corpus(dir string, bounds bounds) (*Folder, error) {
 // Name is corpus.
 func (f *Folder) Name() string { return "corpus" }
 
+// Empty reports whether there is no document to find.
+func (f *Folder) Empty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.index.docs) == 0
+}
+
 // Report says in one line, for operators, what is in the index and what was left out.
 func (f *Folder) Report() string {
 	f.mu.Lock()

@@ -54,7 +54,10 @@ func Examine(ctx context.Context, name string) (*Interpreter, error) {
 	command.WaitDelay = time.Second
 	if err := command.Run(); err != nil {
 		why := strings.Join(strings.Fields(complained.String()), " ")
-		return nil, fmt.Errorf("%s does not run: %w %.200s; install Python %s or later, or name one with --python-interpreter FILE", name, err, why, oldest)
+		if why != "" {
+			why = ": " + why
+		}
+		return nil, fmt.Errorf("%s does not run: %w%.200s; install Python %s or later, or name one with --python-interpreter FILE", name, err, why, oldest)
 	}
 	return parse(name, said.Bytes())
 }

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ossian/internal/engine"
+	"ossian/internal/limits"
+	"ossian/internal/runner"
+	"ossian/internal/sched"
+	"ossian/internal/soak"
+)
+
+// TestMetricIdentities holds the totals to each other after random requests, of which some are
+// refused, some are given up, and many are preempted: operations.md 2. What the server asks of its
+// engine by itself, to warm up, is in none of them.
+func TestMetricIdentities(t *testing.T) {
+	g := start(t, setup{cost: 200 * time.Microsecond, info: runner.Info{Depth: 2, BlockSize: 4, MaxSeqs: 6, MaxTokens: 64, MaxLen: 256, Groups: []runner.Group{{Blocks: 70}}},
+		engine: engine.Config{Sched: sched.Config{MaxQueue: 12, NoReserve: true}}, limits: map[limits.ID]int64{limits.Queue: 12}})
+	model := g.model.Metrics
+	if model == nil {
+		t.Fatal("a model without metrics")
+	}
+	for name, v := range samples(t, g.do("GET", "/metrics", "").body) {
+		if v != 0 && (strings.Contains(name, "tokens") && strings.HasPrefix(name, "vllm:") || strings.HasPrefix(name, "ossian_steps_total")) {
+			t.Errorf("after warming up %s is %v", name, v)
+		}
+	}
+	n := soak.Cases(t, 300, 10_000)
+	var left, refused atomic.Int64
+	var clients sync.WaitGroup
+	for client := range 8 {
+		rng := rand.New(rand.NewPCG(uint64(client), 11))
+		clients.Go(func() {
+			for range n / 8 {
+				switch g.random(rng) {
+				case 0:
+					left.Add(1)
+				case http.StatusTooManyRequests, http.StatusBadRequest:
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	got := g.agree()
+	const labels = `{engine="0",model_name="test-model"}`
+	preempted, cached, asked := got["vllm:num_preemptions_total"+labels], got["vllm:prompt_tokens_cached_total"+labels], got["vllm:prompt_tokens_total"+labels]
+	if left.Load() == 0 || refused.Load() == 0 || preempted == 0 || cached == 0 || asked == 0 {
+		t.Errorf("%d clients left, %d were refused, %v preemptions, %v of %v prompt tokens cached: too little happened", left.Load(), refused.Load(), preempted, cached, asked)
+	}
+	t.Logf("%d requests, %d given up, %d refused, %v preemptions: the totals agree", n/8*8, left.Load(), refused.Load(), preempted)
+}
+
+// agree waits until the totals agree with each other, and returns them.
+func (g *rig) agree(header ...string) map[string]float64 {
+	g.t.Helper()
+	g.idle()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // requests are counted when their reply has left
+		got := samples(g.t, g.do("GET", "/metrics", "", header...).body)
+		wrong := identities(got)
+		if wrong == "" {
+			return got
+		}
+		if time.Now().After(deadline) {
+			g.t.Error(wrong)
+			return got
+		}
+	}
+}
+
+// random sends a request that may be refused or given up, and returns its status, 0 if it left.
+func (g *rig) random(rng *rand.Rand) int {
+	words := 1 + rng.IntN(60)
+	if rng.IntN(20) == 0 {
+		words = 1000 // has no room
+	}
+	body := fmt.Sprintf(`{"prompt":"%s","max_tokens":%d,"n":%d,"stream":%v,"stop":["e"],"seed":%d}`,
+		strings.Repeat("word ", words), 1+rng.IntN(90), 1+rng.IntN(3), rng.IntN(2) == 0, rng.IntN(3))
+	if rng.IntN(2) == 0 {
+		body = strings.Replace(body, `"stop":["e"],`, "", 1)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if rng.IntN(4) == 0 {
+		defer time.AfterFunc(time.Duration(rng.IntN(20))*time.Millisecond, cancel).Stop()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+"/v1/completions", strings.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := g.client.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return 0
+	}
+	return res.StatusCode
+}
+
+// identities returns what contradicts what in a scrape at rest, "" if nothing does.
+func identities(got map[string]float64) string {
+	sum := func(name string) (total float64) {
+		for sample, v := range got {
+			if strings.HasPrefix(sample, name+"{") {
+				total += v
+			}
+		}
+		return total
+	}
+	for _, pair := range []struct{ left, right string }{
+		{"vllm:prompt_tokens_by_source_total", "vllm:prompt_tokens_total"},
+		{"vllm:request_prompt_tokens_sum", "vllm:prompt_tokens_total"},
+	} {
+		if left, right := sum(pair.left), sum(pair.right); left != right {
+			return fmt.Sprintf("%s adds up to %v, %s to %v", pair.left, left, pair.right, right)
+		}
+	}
+	computed, cached := sum("vllm:request_prefill_kv_computed_tokens_sum"), sum("vllm:prompt_tokens_cached_total")
+	if asked := sum("vllm:prompt_tokens_total"); computed+cached != asked {
+		return fmt.Sprintf("%v prompt tokens computed and %v cached, of %v", computed, cached, asked)
+	}
+	ended, accepted := sum("vllm:request_success_total"), sum("ossian_requests_accepted_total")
+	if there := sum("vllm:num_requests_running") + sum("vllm:num_requests_waiting"); ended != accepted-there {
+		return fmt.Sprintf("%v sequences accepted, %v ended, %v are there", accepted, ended, there)
+	}
+	return ""
+}

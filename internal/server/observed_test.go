@@ -1,0 +1,209 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ossian/internal/runner"
+	"ossian/internal/trace"
+	"ossian/internal/trace/otlp"
+)
+
+// A seen span is one as a collector gets it.
+type seenSpan struct {
+	TraceID, SpanID, ParentSpanID, TraceState, Name string
+	Kind                                            int
+	Start                                           string `json:"startTimeUnixNano"`
+	End                                             string `json:"endTimeUnixNano"`
+	Attributes                                      []struct {
+		Key   string
+		Value map[string]any
+	}
+	Events []struct{ Name string }
+	Status struct{ Code int }
+}
+
+// attribute returns the value of an attribute as text, "" without one.
+func (s *seenSpan) attribute(key string) string {
+	for _, a := range s.Attributes {
+		if a.Key == key {
+			for _, v := range a.Value {
+				return fmt.Sprint(v)
+			}
+		}
+	}
+	return ""
+}
+
+// A collector keeps what it gets.
+type spanCollector struct {
+	mu      sync.Mutex
+	spans   []seenSpan
+	metrics string
+	all     strings.Builder
+}
+
+func (c *spanCollector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all.Write(body)
+	if r.URL.Path == "/v1/metrics" {
+		c.metrics = string(body)
+		return
+	}
+	var told struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct{ Spans []seenSpan }
+		}
+	}
+	if json.Unmarshal(body, &told) == nil {
+		c.spans = append(c.spans, told.ResourceSpans[0].ScopeSpans[0].Spans...)
+	}
+}
+
+// traced starts a server whose spans collected gets once the tracer is closed by done.
+func traced(t *testing.T, u setup) (g *rig, done func() *spanCollector) {
+	t.Helper()
+	collected := &spanCollector{}
+	server := httptest.NewServer(collected)
+	t.Cleanup(server.Close)
+	cfg, err := trace.FromEnv("test", func(name string) (string, bool) { return server.URL, name == "OTEL_EXPORTER_OTLP_ENDPOINT" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracer := otlp.New(cfg, slog.New(slog.DiscardHandler))
+	u.cfg.Tracer = tracer
+	t.Cleanup(tracer.Close)
+	g = start(t, u)
+	return g, func() *spanCollector {
+		g.idle()
+		tracer.Close()
+		return collected
+	}
+}
+
+const (
+	traceID  = "0af7651916cd43dd8448eb211c80319c"
+	remoteID = "b7ad6b7169203331"
+	sampled  = "00-" + traceID + "-" + remoteID + "-01"
+)
+
+// TestTracing: each request that may generate has one span, behind that of whoever sent it, and no
+// word of what was said is in any.
+func TestTracing(t *testing.T) {
+	g, done := traced(t, inMemory(t, setup{reply: hello}))
+	send := func(path, body string, header ...string) got { return g.post(path, body, header...) }
+	send("/v1/chat/completions", `{"model":"alias/of it",`+hi+`,"temperature":0.5,"max_tokens":100,"seed":7,"stop":["xyzzy"],"stream":true,"n":2}`, "Traceparent", sampled, "Tracestate", "vendor=1")
+	send("/v1/completions", `{"prompt":"plugh","max_tokens":3,"top_k":5}`, "Traceparent", sampled)
+	send("/v1/messages", `{"model":"test-model","max_tokens":5,`+hi+`}`, "Traceparent", sampled)
+	background := responded(t, send("/v1/responses", `{"model":"test-model","input":"plugh","background":true}`, "Traceparent", sampled))["id"].(string)
+	g.await(background, "completed")
+	send("/v1/chat/completions", `{`+hi+`,"temperature":9}`, "Traceparent", sampled)
+	send("/v1/chat/completions", `{"model":"unknown",`+hi+`}`, "Traceparent", sampled)
+	// None of these has a span of that trace.
+	send("/v1/chat/completions", `{`+hi+`,"max_tokens":2}`, "Traceparent", strings.TrimSuffix(sampled, "1")+"0")
+	send("/v1/chat/completions", `{`+hi+`,"max_tokens":2}`, "Traceparent", "00-malformed")
+	send("/v1/chat/completions/render", `{`+hi+`}`, "Traceparent", sampled)
+	g.do("GET", "/metrics", "", "Traceparent", sampled)
+	collected := done()
+	want := []struct{ name, kind, status, finish, problem, events string }{
+		{"chat alias/of it", "chat", "200", "stop stop", "", "queued scheduled first token"}, {"text_completion", "text_completion", "200", "length", "", "queued scheduled first token"},
+		{"chat test-model", "chat", "200", "length", "", "queued scheduled first token"}, {"chat test-model", "chat", "200", "stop", "", "queued scheduled first token"},
+		{"chat", "chat", "400", "", "invalid_value", ""}, {"chat", "chat", "404", "", "model_not_found", ""}, {"chat", "chat", "200", "length", "", "queued scheduled first token"},
+	}
+	if len(collected.spans) != len(want) {
+		t.Fatalf("%d spans, want %d: %+v", len(collected.spans), len(want), collected.spans)
+	}
+	for i, w := range want {
+		s := &collected.spans[i]
+		finish := ""
+		for _, a := range s.Attributes {
+			if a.Key == "gen_ai.response.finish_reasons" {
+				for _, v := range a.Value["arrayValue"].(map[string]any)["values"].([]any) {
+					finish += " " + v.(map[string]any)["stringValue"].(string)
+				}
+			}
+		}
+		var events []string
+		for _, e := range s.Events {
+			events = append(events, e.Name)
+		}
+		if s.Name != w.name || s.Kind != 2 || s.attribute("gen_ai.operation.name") != w.kind || s.attribute("http.response.status_code") != w.status || strings.TrimSpace(finish) != w.finish ||
+			s.attribute("error.type") != w.problem || strings.Join(events, " ") != w.events || s.attribute("gen_ai.provider.name") != "ossian" || s.attribute("server.port") == "" || s.End < s.Start {
+			t.Errorf("span %d, want %+v: %+v", i, w, s)
+		}
+		if last := i == len(want)-1; last == (s.TraceID == traceID) || last == (s.ParentSpanID == remoteID) {
+			t.Errorf("span %d: trace %s, parent %s", i, s.TraceID, s.ParentSpanID)
+		}
+	}
+	first := &collected.spans[0]
+	for key, value := range map[string]string{"gen_ai.request.model": "alias/of it", "gen_ai.response.model": "test-model", "gen_ai.request.temperature": "0.5", "gen_ai.request.max_tokens": "100",
+		"gen_ai.request.seed": "7", "gen_ai.request.choice.count": "2", "gen_ai.output.type": "text", "gen_ai.usage.output_tokens": "44", "server.address": "127.0.0.1"} {
+		if got := first.attribute(key); got != value {
+			t.Errorf("%s is %q, want %q", key, got, value)
+		}
+	}
+	if id := first.attribute("gen_ai.response.id"); !strings.HasPrefix(id, "chatcmpl-") || first.TraceState != "vendor=1" || collected.spans[3].attribute("gen_ai.response.id") != background {
+		t.Errorf("response %s, state %s", id, first.TraceState)
+	}
+	for _, word := range []string{"Hi\"", "plugh", "wörld", "Hello"} { // what the stop strings say is a parameter
+		if strings.Contains(collected.all.String(), word) {
+			t.Errorf("%s was told", word)
+		}
+	}
+	for _, name := range []string{"gen_ai.server.request.duration", "gen_ai.server.time_to_first_token", "gen_ai.server.time_per_output_token", "gen_ai.client.token.usage"} {
+		if !strings.Contains(collected.metrics, name) {
+			t.Errorf("no %s in %s", name, collected.metrics)
+		}
+	}
+}
+
+// TestTracingCut: a client that leaves ends its span, and those that are preempted tell of it.
+func TestTracingCut(t *testing.T) {
+	g, done := traced(t, setup{cost: 2 * time.Millisecond, info: runner.Info{BlockSize: 4, MaxSeqs: 8, MaxTokens: 64, MaxLen: 256, Groups: []runner.Group{{Blocks: 40}}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+"/v1/completions", strings.NewReader(`{"prompt":"a","max_tokens":100}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if res, err := g.client.Do(req); err == nil {
+		res.Body.Close()
+		t.Fatal("the client did not leave")
+	}
+	g.idle()
+	var clients sync.WaitGroup
+	for i := range 6 {
+		clients.Go(func() { g.post("/v1/completions", fmt.Sprintf(`{"prompt":"b %d","max_tokens":100}`, i)) })
+	}
+	clients.Wait()
+	collected := done()
+	if len(collected.spans) != 7 {
+		t.Fatalf("%d spans", len(collected.spans))
+	}
+	if s := &collected.spans[0]; s.attribute("error.type") != "cancelled" {
+		t.Errorf("%+v", s)
+	}
+	preempted := 0
+	for _, s := range collected.spans {
+		for _, e := range s.Events {
+			if e.Name == "preempted" {
+				preempted++
+			}
+		}
+	}
+	if n := g.model.Engine.Stats().Preemptions; preempted == 0 || uint64(preempted) != n {
+		t.Errorf("%d events, %d preemptions", preempted, n)
+	}
+}
