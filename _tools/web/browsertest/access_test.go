@@ -37,7 +37,7 @@ var views = []struct {
 	{"shortcuts", func(b *tab) {
 		b.run(chromedp.Evaluate(`location.hash = "#/settings"; document.activeElement.blur()`, nil))
 		b.press("?")
-		b.has("shortcuts")
+		b.until(`document.querySelector("dialog[open]")`)
 	}},
 }
 
@@ -121,6 +121,7 @@ func TestNarrow(t *testing.T) {
 	}
 	// What is touched is large enough for a finger.
 	b.press("\x1b")
+	b.until(`!document.querySelector("dialog[open]")`)
 	b.run(chromedp.Evaluate(`location.hash = "#/"`, nil), emulation.SetTouchEmulationEnabled(true).WithMaxTouchPoints(1), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "pointer", Value: "coarse"}, {Name: "hover", Value: "none"}}))
 	b.has("example")
 	small := get[[]string](b, `[...document.querySelectorAll("main button, header.top button")].filter((e) => { const box = e.getBoundingClientRect(); return box.width > 0 && (box.width < 44 || box.height < 44); }).map((e) => (e.ariaLabel ?? e.textContent) + " " + e.offsetWidth + "x" + e.offsetHeight)`)

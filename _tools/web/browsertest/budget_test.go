@@ -114,6 +114,7 @@ func TestScreenshots(t *testing.T) {
 		b.state("completed")
 	}
 	b.click("work-line")
+	b.has("context")
 	b.run(evaluate(`document.activeElement.blur(); document.querySelector(".scroller").scrollTop = 1e9`))
 	b.save("chat.png")
 
@@ -137,7 +138,7 @@ func TestScreenshots(t *testing.T) {
 			}
 		}()
 	}
-	b.until(`+(` + tile("Output") + ` ?? "0").replace(/\D/g, "") > 20000`)
+	b.until(`+(` + tile("Output") + ` ?? "0").replace(/\D/g, "") > 60000`)
 	b.save("live.png")
 }
 
@@ -146,6 +147,7 @@ const largest = 150_000 // bytes of a picture
 // save writes what is seen as a picture, with the pixels of its size.
 func (b *tab) save(name string) {
 	b.t.Helper()
+	b.until(`document.getAnimations().every((a) => a.playState === "finished")`)
 	var shot []byte
 	b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
 		shot, err = page.CaptureScreenshot().WithFormat(page.CaptureScreenshotFormatPng).WithOptimizeForSpeed(false).Do(ctx)

@@ -131,6 +131,7 @@ export function useNarrow(): boolean {
   useEffect(() => {
     const changed = () => setNarrow(query.matches);
     query.addEventListener("change", changed);
+    changed(); // between drawing and following
     return () => query.removeEventListener("change", changed);
   }, []);
   return narrow;

@@ -21,7 +21,8 @@ function Page() {
   const at = useCell(place);
   const open = useCell(chats.open);
   const loaded = useCell(chats.loaded);
-  const covered = useCell(drawer) && useNarrow();
+  const narrow = useNarrow();
+  const covered = useCell(drawer) && narrow;
   useEffect(() => {
     if (loaded && at.view === "chat") void chats.show(at.id);
   }, [at, loaded]);
