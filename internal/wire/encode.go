@@ -121,11 +121,12 @@ func appendBytes(dst []byte, text string) []byte {
 // lineEnds are what some client takes for the end of a line.
 var lineEnds = strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
 
-// AppendCompact appends JSON that somebody else wrote, on one line.
+// AppendCompact appends JSON that somebody else wrote, on one line. As in AppendString, bytes that
+// are not UTF-8 become U+FFFD: json.Compact lets them pass, and no client could read the whole.
 func AppendCompact(dst []byte, raw json.RawMessage) []byte {
 	var line bytes.Buffer
 	if json.Compact(&line, raw) != nil {
 		return append(dst, "null"...) // what was decoded before is JSON
 	}
-	return append(dst, lineEnds.Replace(line.String())...)
+	return append(dst, lineEnds.Replace(string(bytes.ToValidUTF8(line.Bytes(), []byte("\uFFFD"))))...)
 }

@@ -172,6 +172,7 @@ func FuzzDecode(f *testing.F) {
 func FuzzReply(f *testing.F) {
 	f.Add("thought", "text\n", `{"a":1}`)
 	f.Add("", "", `[1`)
+	f.Add("", "", "{\"a\xff\":\"\xfe\"}")
 	f.Fuzz(func(t *testing.T, thought, text, input string) {
 		reply := Reply{ID: "msg_1", Model: "m"}
 		out := reply.Begin(nil)
