@@ -9,6 +9,7 @@ package browsertest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/audits"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
@@ -240,13 +242,24 @@ func (b *tab) picture() {
 	}
 }
 
-func (b *tab) run(actions ...chromedp.Action) {
-	b.t.Helper()
+func (b *tab) try(actions ...chromedp.Action) error {
 	ctx, done := context.WithDeadline(b.ctx, b.limit.Add(time.Minute)) // pictures need some
 	defer done()
-	if err := chromedp.Run(ctx, actions...); err != nil {
+	return chromedp.Run(ctx, actions...)
+}
+
+func (b *tab) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := b.try(actions...); err != nil {
 		b.t.Fatalf("the browser: %v", err)
 	}
+}
+
+// recall has the page keep in recalled all that its texts become from now on: what is there only
+// for a while can be missed by who looks now and then.
+func (b *tab) recall() {
+	b.t.Helper()
+	b.run(evaluate(`globalThis.recalled = ""; new MutationObserver(() => { recalled += document.body.innerText + "\n"; }).observe(document.body, {subtree: true, childList: true, characterData: true})`))
 }
 
 // get evaluates an expression of JavaScript, and waits for it where it is a promise.
@@ -259,14 +272,20 @@ func get[T any](b *tab, expression string) T {
 	return value
 }
 
-// until waits for an expression to hold.
+// until waits for an expression to hold. While a document gives way to another one there is none to
+// ask: the browser says so by an error of the protocol, and is asked again.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {
-		if get[bool](b, "!!("+expression+")") {
+		var holds bool
+		err := b.try(chromedp.Evaluate("!!("+expression+")", &holds))
+		if err == nil && holds {
 			return
+		}
+		if leaving := (*cdproto.Error)(nil); err != nil && !errors.As(err, &leaving) {
+			b.t.Fatalf("the browser: %v", err)
 		}
 		if time.Now().After(b.limit) {
 			b.t.Fatalf("waited in vain for %s; the page says: %.1500s", expression, get[string](b, "document.body.innerText"))
@@ -338,11 +357,11 @@ func (b *tab) click(name string) {
 	b.clickOn(mark(name))
 }
 
-// fill replaces what a field contains.
+// fill replaces what a field contains, once it takes the focus: that of a dialog does when it is
+// shown.
 func (b *tab) fill(name, text string) {
 	b.t.Helper()
-	b.has(name)
-	b.run(chromedp.Evaluate(fmt.Sprintf("(() => { const field = [...document.querySelectorAll(%q)].at(-1); field.focus(); field.select(); })()", mark(name)), nil))
+	b.until(fmt.Sprintf("(() => { const field = [...document.querySelectorAll(%q)].at(-1); field?.focus(); field?.select(); return field && document.activeElement === field; })()", mark(name)))
 	if text == "" {
 		b.press("\b")
 		return

@@ -12,11 +12,11 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// endless passes questions on to ossian and has it write on where it would end, up to its
+// endless passes questions on to the slow server and has it write on where it would end, up to its
 // context, so that there is time to stop.
 func endless(t *testing.T, s *script) {
 	t.Helper()
-	upstream := tiny(t).url
+	upstream := of(t, slow).url
 	s.on("/v1/responses", func(w http.ResponseWriter, r *http.Request) {
 		var body object
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -51,10 +51,20 @@ const tree = `JSON.stringify([...document.querySelectorAll("article")].map((a) =
 // stopped waits until the server has ended what the page has stopped.
 func stopped(t *testing.T, b *tab) {
 	t.Helper()
-	for metric(t, tiny(t), "num_requests_running") > 0 {
+	begun := time.Now()
+	for tick := time.Tick(5 * time.Millisecond); metric(t, of(t, slow), "num_requests_running") > 0; <-tick {
 		if time.Now().After(b.limit) {
 			t.Fatal("the server goes on with an answer that was stopped")
 		}
+	}
+	t.Logf("nothing runs %v after the answer was seen to have stopped (budget 1 s)", time.Since(begun).Round(time.Millisecond))
+}
+
+// running checks that the server works: else it were no wonder that nothing runs afterwards.
+func running(t *testing.T) {
+	t.Helper()
+	if metric(t, of(t, slow), "num_requests_running") == 0 {
+		t.Fatal("nothing runs while the answer grows")
 	}
 }
 
@@ -66,6 +76,7 @@ func TestStopAndBranches(t *testing.T) {
 	b := open(t, s.URL, "")
 	b.ask("Hello!")
 	b.until(growing)
+	running(t)
 	b.click("stop")
 	b.state("stopped")
 	stopped(t, b)
