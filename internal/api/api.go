@@ -35,6 +35,7 @@ type Config struct {
 	StreamInterval int              // tokens per chunk at most, after the first
 	ReasoningField wire.ReasoningField
 	Toolbox        Toolbox // what the server runs for models; nil = nothing
+	CitationLinks  bool    // citations in answers become links
 }
 
 // A Front is what handlers need of the server. Its methods may be called by any
