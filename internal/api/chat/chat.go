@@ -124,7 +124,7 @@ func (h *Handler) decode(w *api.Reply, r *http.Request, body []byte) (*wire.Chat
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := h.front.Ignored(w, req.Ignored); err != nil {
+	if err := h.front.Unknown(w, req.Ignored); err != nil {
 		return nil, 0, err
 	}
 	if err := req.Validate(lim); err != nil {
