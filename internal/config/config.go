@@ -72,6 +72,7 @@ type Settings struct {
 
 	ToolServers       []string // demo, and addresses of servers of MCP, with a name before "=" or without; nil = none
 	ToolsDefault      []string // types of tools of requests that have no tools
+	CitationLinks     bool     // citations of pages become links
 	MCPAllow          []string // HOST[:PORT] that requests may name
 	BrowserBackend    string   // youcom, exa, http, corpus
 	BrowserCorpus     string   // a directory; "" = none

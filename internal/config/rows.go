@@ -211,6 +211,8 @@ func toolRows() []row {
 			set: func(s *Settings, p parsed) (err error) { s.ToolServers, err = toolServers(p.list); return err }},
 		{name: "tools-default", kind: list, help: "types of tools that requests without tools get: web_search, code_interpreter", why: "only what a request asks for",
 			set: func(s *Settings, p parsed) (err error) { s.ToolsDefault, err = defaultTools(p.list); return err }},
+		{name: "citations", def: one("keep"), values: []string{"keep", "link"}, help: "marks of the browser's pages in answers: keep = as the model writes them, link = a Markdown link in their place; both with annotations", why: "clients replace marks themselves, by the annotations",
+			set: func(s *Settings, p parsed) error { s.CitationLinks = p.text == "link"; return nil }},
 		{name: "mcp-allow", kind: list, help: "HOST[:PORT] of servers of MCP that requests may name by server_url", why: "requests cannot make the server connect anywhere",
 			set: func(s *Settings, p parsed) (err error) { s.MCPAllow, err = parts(p.list, "a host"); return err }},
 		{name: "browser-backend", env: "BROWSER_BACKEND", def: one("youcom"), values: []string{"youcom", "exa", "http", "corpus"}, help: "where the browser's pages come from: a service, the web itself with a search endpoint, or files", why: "as OpenAI's reference",

@@ -322,6 +322,41 @@ func TestLimitationAnnotations(t *testing.T) {
 	}
 }
 
+// With --citations link a citation that has a page becomes a link, which its annotation selects,
+// in both APIs, whole and streamed.
+func TestCitationLinks(t *testing.T) {
+	t.Parallel()
+	u := inMemory(t, setup{next: steps(searches, opens, cites)})
+	u.cfg.Toolbox, u.cfg.CitationLinks = toolbox(), true
+	g := start(t, u)
+	const want = "Rain ☔ ([example.com](https://example.com/0))  and sun ([example.com](https://example.com/1)) , see 【9†L1】."
+	check := func(name, text string, notes []any, place func(note any) object) {
+		t.Helper()
+		if text != want || len(notes) != 2 {
+			t.Fatalf("%s: %d annotations of %q, want %q", name, len(notes), text, want)
+		}
+		for i := range notes {
+			note, link := place(notes[i]), fmt.Sprintf(" ([example.com](https://example.com/%d)) ", i)
+			if got := string([]rune(text)[int(note["start_index"].(float64)):int(note["end_index"].(float64))]); got != link {
+				t.Errorf("%s: annotation %d is of %q", name, i, got)
+			}
+		}
+	}
+	flat := func(note any) object { return note.(object) }
+	const asked = `{"input":"Hi","tools":[` + webTool + `]`
+	for name, r := range map[string]object{"whole": responded(t, g.post("/v1/responses", asked+`}`)), "streamed": fold(t, streamed(t, g.post("/v1/responses", asked+`,"stream":true}`)))} {
+		out := r["output"].([]any)
+		part := at(out, len(out)-1, "content", 0).(object)
+		check(name, part["text"].(string), part["annotations"].([]any), flat)
+	}
+	var chat object
+	if err := json.Unmarshal([]byte(g.post(chatsPath, `{`+hi+`,"tools":[`+webTool+`]}`).body), &chat); err != nil {
+		t.Fatal(err)
+	}
+	message := at(chat, "choices", 0, "message").(object)
+	check("chat", message["content"].(string), message["annotations"].([]any), func(note any) object { return note.(object)["url_citation"].(object) })
+}
+
 // Usage: the sums of all steps, exact, with the numbers of each.
 func TestLimitationUsage(t *testing.T) {
 	t.Parallel()

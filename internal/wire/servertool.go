@@ -74,6 +74,14 @@ func Unserved(kind, param string) *Error {
 	return &Error{Message: fmt.Sprintf("this server runs no tool of type %s: %s", kind, help), Type: TypeInvalidRequest, Param: param, Code: CodeUnsupportedTool}
 }
 
+// Unknown refuses, in strict mode, what Reader.Ignored names: a member, or a type of tool.
+func Unknown(name string) *Error {
+	if at := strings.LastIndexByte(name, '.'); at >= 0 && strings.HasPrefix(name, "tools[") && IsServerTool(name[at+1:]) {
+		return Unserved(name[at+1:], name[:at]+".type")
+	}
+	return &Error{Message: "unknown field, or a type that nothing here serves", Type: TypeInvalidRequest, Param: name, Code: CodeUnsupported}
+}
+
 // Browses reports whether the tool asks for the browser.
 func (t *ServerTool) Browses() bool { return slices.Contains(browserTypes, t.Type) }
 

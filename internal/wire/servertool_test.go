@@ -43,7 +43,7 @@ func TestServerTool(t *testing.T) {
 			t.Errorf("%s\nread as %+v, %v\nwant    %+v", c.body, got, in.Err(), c.want)
 		}
 	}
-	if _, in := readServerTool(`{"type":"web_search","filters":{"allowed_domains":["a"]}}`); !reflect.DeepEqual(in.Ignored(), []string{"tools.filters"}) {
+	if _, in := readServerTool(`{"type":"web_search","filters":{"allowed_domains":["a"]}}`); !reflect.DeepEqual(in.Ignored(), []string{"tools[0].filters"}) {
 		t.Errorf("ignored %v", in.Ignored())
 	}
 }
@@ -164,7 +164,7 @@ func TestTakeServed(t *testing.T) {
 	if len(r.Tools) != 2 || r.ToolField(0, "name") != "tools[1].function.name" || r.ToolPlace(1) != "tools[3]" {
 		t.Errorf("left %+v", r.Tools)
 	}
-	if !reflect.DeepEqual(r.Ignored, []string{"tools.filters"}) {
+	if !reflect.DeepEqual(r.Ignored, []string{"tools[0].filters"}) {
 		t.Errorf("ignored %q", r.Ignored)
 	}
 	if want := (ToolChoice{Mode: "named", Served: []ServerChoice{{"mcp", "a", "t"}}}); !reflect.DeepEqual(r.ToolChoice, want) {

@@ -221,6 +221,6 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 		Version: version, Revision: command.Revision(), Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
 		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
-		Tracer: tracer, Toolbox: shed.toolbox(), Page: cfg.Page,
+		Tracer: tracer, Toolbox: shed.toolbox(), CitationLinks: cfg.CitationLinks, Page: cfg.Page,
 	}, models, log, counters)
 }

@@ -283,7 +283,7 @@ func TestServedLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(q.Ignored, " "); got != "input.mcp_call input.web_search_call tools.mcp tools.web_search" || len(q.Input) != 1 || len(q.ServerTools) != 0 {
+	if got := strings.Join(q.Ignored, " "); got != "input[1].mcp_call input[2].web_search_call tools[0].mcp tools[1].web_search" || len(q.Input) != 1 || len(q.ServerTools) != 0 {
 		t.Errorf("ignored %s, input %+v, tools %+v", got, q.Input, q.ServerTools)
 	}
 	if _, err = Decode([]byte(`{"input":"x","tools":[{"type":"mcp"}]}`), limits.Defaults(), true); err == nil || err.(*wire.Error).Param != "tools[0].server_label" {
