@@ -91,7 +91,7 @@ func run(m *testing.M) int {
 // at the end of a test all requests have gone to the tab's own origin, nothing was written to the
 // console, no policy was violated and no canary was called.
 type tab struct {
-	t      *testing.T
+	t      testing.TB
 	ctx    context.Context
 	limit  time.Time // until which it waits
 	origin string
@@ -104,7 +104,7 @@ type tab struct {
 }
 
 // open opens the page of an origin in a browser context of its own.
-func open(t *testing.T, origin, fragment string) *tab {
+func open(t testing.TB, origin, fragment string) *tab {
 	t.Helper()
 	return show(t, newContext(t), origin, fragment)
 }
@@ -125,7 +125,7 @@ addEventListener("error", (e) => report("error: " + e.message));
 addEventListener("unhandledrejection", (e) => report("rejected: " + e.reason));`
 
 // blank opens a tab that shows nothing yet, and watches it.
-func blank(t *testing.T, ctx context.Context, origin string) *tab {
+func blank(t testing.TB, ctx context.Context, origin string) *tab {
 	t.Helper()
 	b := &tab{t: t, ctx: ctx, origin: origin, limit: time.Now().Add(*patience)}
 	t.Cleanup(b.check)
@@ -140,7 +140,7 @@ func blank(t *testing.T, ctx context.Context, origin string) *tab {
 	return b
 }
 
-func show(t *testing.T, ctx context.Context, origin, fragment string) *tab {
+func show(t testing.TB, ctx context.Context, origin, fragment string) *tab {
 	t.Helper()
 	b := blank(t, ctx, origin)
 	b.run(chromedp.Navigate(origin + "/" + fragment))
@@ -420,7 +420,7 @@ func fragmentOf(b *tab) string {
 }
 
 // newContext is a browser context of its own, for a page that is not ossian's.
-func newContext(t *testing.T) context.Context {
+func newContext(t testing.TB) context.Context {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(end)

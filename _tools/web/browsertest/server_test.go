@@ -104,7 +104,7 @@ func (s *server) kill() {
 }
 
 // serve starts a server for one test.
-func serve(t *testing.T, arguments ...string) *server {
+func serve(t testing.TB, arguments ...string) *server {
 	t.Helper()
 	s, err := start(arguments...)
 	if err != nil {
@@ -153,7 +153,7 @@ func of(t testing.TB, one func() (*server, error)) *server {
 }
 
 // fetch is the body of a GET request.
-func fetch(t *testing.T, url string) string {
+func fetch(t testing.TB, url string) string {
 	t.Helper()
 	answer, err := http.Get(url)
 	if err != nil {
@@ -170,7 +170,7 @@ func fetch(t *testing.T, url string) string {
 var series = regexp.MustCompile(`(?m)^([a-z_]+:)?([a-z0-9_]+)(?:\{([^}]*)\})? (\S+)$`)
 
 // metric is the sum of a metric's series, as /metrics has it now.
-func metric(t *testing.T, s *server, name string) float64 {
+func metric(t testing.TB, s *server, name string) float64 {
 	t.Helper()
 	sum := 0.0
 	for _, found := range series.FindAllStringSubmatch(fetch(t, s.url+"/metrics"), -1) {
