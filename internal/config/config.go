@@ -54,6 +54,7 @@ type Settings struct {
 	ChunkLimit     int           // of them of one prompt; 0 = as many as the step has room for
 	StepTime       time.Duration // that a step may take while replies are written; 0 = any
 	KVBlocks       int           // KV blocks of each group; 0 = what MaxNumSeqs × MaxModelLen needs or what fits
+	KVMemory       int64         // bytes that keys and values take at most; 0 = what the memory plan leaves
 	KVCacheDType   string        // auto, bf16, f32, fp8
 	MemoryShare    float64       // of the available memory that may be planned for; 0 = 0.9
 	PrefixCaching  bool

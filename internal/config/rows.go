@@ -119,6 +119,9 @@ func engineRows() []row {
 			set: func(s *Settings, p parsed) error { s.StepTime = p.d; return nil }},
 		{name: "num-gpu-blocks-override", kind: integer, def: one("0"), max: anyCount, help: "blocks of KV memory; 0 = from the memory plan", why: "from the memory plan",
 			set: func(s *Settings, p parsed) error { s.KVBlocks = p.n; return nil }},
+		{name: "kv-cache-memory-bytes", kind: integer, def: one("0"), max: 1 << 50, help: "bytes that keys and values take at most, those kept as prefix cache included; 0 = what the memory plan leaves", why: "what the memory plan leaves",
+			note: "a bound within the memory plan: keys and values take no more, and less where memory is short or that many requests need less",
+			set:  func(s *Settings, p parsed) error { s.KVMemory = int64(p.n); return nil }},
 		{name: "kv-cache-dtype", def: one("auto"), values: []string{"auto", "bf16", "bfloat16", "f32", "float32", "fp8", "fp8_e4m3"}, help: "keys and values as auto (bf16), bf16, f32 or fp8", why: "bf16: the checkpoint's precision",
 			note: "keys and values are kept in this form, sums are float32; fp8 is E4M3 and changes logits slightly",
 			set: func(s *Settings, p parsed) error {

@@ -19,6 +19,7 @@ import (
 // settings that bound it had not been given.
 type choice struct {
 	planned, byItself model.Limits
+	need              plan.Footprint // of planned
 	device            load.Device
 	machine           load.Choice
 	measures          bool // a start measures what is fastest, as of large models
@@ -28,7 +29,7 @@ type choice struct {
 // tokens of a step or blocks. Each is what it would be with the other settings as they are.
 func byItself(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading, available int64) (limits model.Limits, err error) {
 	seqs, tokens, pools := *cfg, *cfg, *cfg
-	seqs.MaxNumSeqs, tokens.MaxBatchTokens, pools.KVBlocks, pools.MemoryShare = 0, 0, 0, 0
+	seqs.MaxNumSeqs, tokens.MaxBatchTokens, pools.KVBlocks, pools.KVMemory, pools.MemoryShare = 0, 0, 0, 0, 0
 	for _, asked := range []struct {
 		settings  *config.Config
 		available int64
