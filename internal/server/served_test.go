@@ -300,6 +300,54 @@ func TestServedItems(t *testing.T) {
 	}
 }
 
+// A GET has what its include names, though the response was made without: the same as one that was
+// made with it, whole, replayed, and followed from the background. What nobody knows is named.
+func TestStoredInclude(t *testing.T) {
+	t.Parallel()
+	g := serving(t, toolbox(), searches, opens, computes, looks, cites)
+	const tools = `"tools":[` + webTool + `,` + codeTool + `,` + shopTool + `]`
+	names := []string{"code_interpreter_call.outputs", "web_search_call.action.sources", "web_search_call.results"}
+	query := "include=" + names[0] + "&include[]=" + names[1] + "," + names[2]
+	for _, more := range []string{"", `,"background":true`} {
+		made := func(include string) (id string) {
+			id = responded(t, g.post("/v1/responses", `{"input":"Hi",`+tools+include+more+`}`))["id"].(string)
+			return g.await(id, "completed")["id"].(string)
+		}
+		with, without := made(`,"include":["`+strings.Join(names, `","`)+`"]`), made("")
+		want := alike(responded(t, g.do("GET", "/v1/responses/"+with, "")))["output"]
+		for _, of := range []string{with, without} {
+			if got := alike(responded(t, g.do("GET", "/v1/responses/"+of+"?"+query, "")))["output"]; !reflect.DeepEqual(got, want) {
+				t.Errorf("background %q: got %v\nwant %v", more, got, want)
+			}
+			events := streamed(t, g.do("GET", "/v1/responses/"+of+"?stream=true&"+query, ""))
+			if got := alike(fold(t, events))["output"]; !reflect.DeepEqual(got, want) {
+				t.Errorf("background %q, streamed: got %v\nwant %v", more, got, want)
+			}
+		}
+		plain := responded(t, g.do("GET", "/v1/responses/"+without, ""))
+		if text := fmt.Sprint(plain); strings.Contains(text, "in full") || strings.Contains(text, "https://example.com/b") {
+			t.Errorf("nobody asked for all of %s", text)
+		}
+		one := responded(t, g.do("GET", "/v1/responses/"+without+"?include="+names[0], ""))
+		if text := fmt.Sprint(one); !strings.Contains(text, "1+1 gives 0, in full") || strings.Contains(text, "https://example.com/b") {
+			t.Errorf("with outputs alone: %s", text)
+		}
+	}
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi",`+tools+`}`))["id"].(string)
+	r := g.do("GET", "/v1/responses/"+id+"?include=odd&include=reasoning.encrypted_content", "")
+	if got := r.header.Get("x-ossian-ignored"); got != "include.odd" {
+		t.Errorf("ignored %q", got)
+	}
+	sealed, _ := at(responded(t, r), "output", 1, "encrypted_content").(string)
+	text := at(responded(t, r), "output", 1, "content", 0, "text").(string)
+	ask := func(reasoning string) string {
+		return g.post("/v1/responses/input_tokens", `{"input":[{"role":"user","content":"Hi"},{"type":"reasoning","summary":[],`+reasoning+`}]}`).body
+	}
+	if a, b := ask(`"encrypted_content":"`+sealed+`"`), ask(`"content":[{"type":"reasoning_text","text":"`+text+`"}]`); sealed == "" || a != b || !strings.Contains(a, "input_tokens") {
+		t.Errorf("sealed %q: %s, open %s", sealed, a, b)
+	}
+}
+
 // Annotations: each citation that has a page is one, and
 // its place selects the mark in the text; the others stay text.
 func TestLimitationAnnotations(t *testing.T) {

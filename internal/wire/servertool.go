@@ -15,7 +15,8 @@ type ServerTool struct {
 	Type string // as it came: web_search and its like, code_interpreter, mcp
 	Path string // where the request has it: tools[0]
 
-	Container string // of code_interpreter: whose variables it goes on with; "" = a new one
+	Container string   // of code_interpreter: whose variables it goes on with; "" = a new one
+	Domains   []string // of the browser: its pages are of these and of those below them, in lower case; nil = all
 
 	// Of mcp.
 	Label         string
@@ -96,6 +97,8 @@ func (t *ServerTool) Read(in *Reader) {
 			in.Text()
 		case key == "search_context_size" || key == "user_location" || key == "external_web_access" || key == "search_content_types":
 			in.Skip() // nothing here depends on them
+		case key == "filters" && t.Browses():
+			in.Object(func(key string) bool { return key == "allowed_domains" && t.domains(in) })
 		case key == "container" && t.Type == "code_interpreter":
 			t.Container = in.container()
 		case t.Type == "mcp":
@@ -108,6 +111,18 @@ func (t *ServerTool) Read(in *Reader) {
 	if !in.Failed() && t.Type == "mcp" {
 		t.checkMCP(in)
 	}
+}
+
+// domains reads allowed_domains. An empty list allows all, as none does.
+func (t *ServerTool) domains(in *Reader) bool {
+	in.Array(limits.Tools, "domains", func(int) {
+		name := strings.ToLower(strings.TrimSuffix(in.Text(), "."))
+		if at, err := url.Parse("//" + name); !in.Failed() && (err != nil || at.Host == "" || at.Host != name || at.Port() != "" || strings.ContainsAny(name, "*[] ")) {
+			in.Invalid("a domain expected, such as example.com, without https:// and path; those below it are allowed, too")
+		}
+		t.Domains = append(t.Domains, name)
+	})
+	return true
 }
 
 // container reads the id of a container, or {"type":"auto"}: a new one.
