@@ -33,11 +33,12 @@ var imports = map[string][]string{
 	"nearest":              {},
 	"lazyregexp":           {},
 	"watch":                {},
-	"config":               {},
+	"config":               {"draft"},
 	"tensor":               {},
 	"sample":               {},
 	"runner":               {"sample"},
 	"runner/runnertest":    {"runner", "sample", "soak"},
+	"draft":                {},
 	"kv":                   {"runner"},
 	"sched":                {"kv", "runner", "sample"},
 	"token":                {},
@@ -203,7 +204,7 @@ var thirdParty = map[string][]string{
 
 // pure packages decide; they do no input or output, take no locks, and get time
 // and chance as arguments.
-var pure = []string{"sample", "runner", "kv", "sched", "lab/race"}
+var pure = []string{"sample", "draft", "runner", "kv", "sched", "lab/race"}
 
 var impure = []string{"os", "net", "sync", "log/slog", "math/rand", "math/rand/v2"}
 
