@@ -34,6 +34,7 @@ type life struct {
 	lastTook          time.Duration // by the step that ended last, but for the first
 	lastTokens        int           // its tokens
 	chunker           chunker
+	masks             maskTime
 
 	// For the supervisor, which reads them while the loop runs.
 	busySince    atomic.Int64 // when it began to work on what it works on, in ns since epoch; 0 = it rests
@@ -71,7 +72,7 @@ func (e *Engine) newLife(owned runner.Runner, owed int) (*life, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	return &life{eng: e, runner: owned, sched: scheduler, prefixes: prefixes, owed: owed, chunker: newChunker(e.cfg.StepTime, owned.Info().MaxTokens)}, nil
+	return &life{eng: e, runner: owned, sched: scheduler, prefixes: prefixes, owed: owed, chunker: newChunker(e.cfg.StepTime, owned.Info().MaxTokens), masks: maskTime{clock: e.cfg.Clock}}, nil
 }
 
 // A panicError is a panic of the loop.
@@ -221,7 +222,7 @@ func (l *life) add(stream *Stream) {
 		MinTokens: req.MinTokens, Stops: req.Stops, Params: &req.Params, Allowed: req.Allowed, Deadline: req.Deadline,
 		StartBy: req.StartBy, Probe: stream.probe, Owner: stream}
 	if req.Constraint != nil {
-		seq.Constraint = &guard{make: req.Constraint, log: l.eng.log, id: stream.ID}
+		seq.Constraint = &guard{make: req.Constraint, log: l.eng.log, id: stream.ID, masks: &l.masks}
 	}
 	if err := l.sched.Add(seq); err != nil {
 		l.eng.endFor(l, stream, sched.FinishError, fmt.Errorf("engine: %w", err))
@@ -235,6 +236,7 @@ func (l *life) launch() error {
 	for len(l.inFlight) < l.eng.info.Depth && !l.paused {
 		now := l.eng.cfg.Clock()
 		l.sched.LimitPrompts(l.chunker.limit())
+		l.masks.begin()
 		batch := l.sched.Plan(now)
 		l.flush()
 		if batch == nil {

@@ -74,6 +74,10 @@ type Constraint interface {
 	// Accept advances by an id that is not a stop id. An error ends the sequence
 	// with FinishError.
 	Accept(id int32) error
+	// Ahead returns how many of the guesses may come one after another, and sets as many of the
+	// masks to what Mask gives behind each; the caller sees to it that Mask allows the first. One
+	// behind which Mask fails or allows nothing does not count. The state stays as it is.
+	Ahead(guesses []int32, masks [][]uint64) int
 }
 
 // Finish says why a sequence ended.

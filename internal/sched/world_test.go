@@ -67,6 +67,18 @@ func (c *rhyme) Accept(id int32) error {
 	return nil
 }
 
+// Ahead is by the definition, with a copy.
+func (c *rhyme) Ahead(guesses []int32, masks [][]uint64) int {
+	ahead := *c
+	for i, id := range guesses {
+		if ahead.Accept(id) != nil {
+			return i
+		}
+		ahead.Mask(masks[i])
+	}
+	return len(guesses)
+}
+
 // reference is what a request gets alone, without blocks, chunks, batches or masks.
 func (r *request) reference(info runner.Info) (out []int32, finish Finish, scores []sample.Score) {
 	cells := make([][]uint64, len(info.Groups))
