@@ -40,7 +40,7 @@ var imports = map[string][]string{
 	"runner/runnertest":    {"runner", "sample", "soak"},
 	"draft":                {},
 	"kv":                   {"runner"},
-	"sched":                {"kv", "runner", "sample"},
+	"sched":                {"draft", "kv", "runner", "sample"},
 	"token":                {},
 	"jinja":                {},
 	"grammar":              {"grammar/ecma", "token", "grammar/formats", "grammar/past", "grammar/runes", "grammar/vocab"},
