@@ -81,7 +81,7 @@ var imports = map[string][]string{
 	"tiny":                 {},
 	"synth":                {"model", "tensor", "token"},
 	"sim":                  {"runner"},
-	"engine":               {"runner", "sched"},
+	"engine":               {"draft", "runner", "sched"},
 	"host":                 {"engine", "chat", "token"},
 	"generate":             {"host", "engine", "sched", "chat", "chat/mask", "grammar", "token", "tools"},
 	"tools":                {},

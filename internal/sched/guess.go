@@ -3,6 +3,7 @@ package sched
 import (
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"ossian/internal/draft"
 	"ossian/internal/runner"
@@ -280,6 +281,22 @@ func (s *Scheduler) judgeGuesses(seq *Seq, row *runner.Row, proposal draft.Propo
 	if s.guesser.most > 0 {
 		s.guesser.protect(func() { s.guesser.Chooser.Outcome(proposal, row.Guessed, accepted) })
 	}
+}
+
+// ObserveStep tells what guesses that a step with so many tokens, and no prompts, took so long.
+func (s *Scheduler) ObserveStep(tokens int, took time.Duration) {
+	if g := s.guesser; g.most > 0 {
+		g.protect(func() { g.Chooser.Observe(tokens, took) })
+	}
+}
+
+// StepCost returns how many times as long as with one token a step with that many takes, as far as is
+// known; 0 = nothing is guessed.
+func (s *Scheduler) StepCost(tokens int) (cost float64) {
+	if g := s.guesser; g.most > 0 {
+		g.protect(func() { cost = g.Chooser.Cost(tokens) })
+	}
+	return cost
 }
 
 // keepOutput gives the output of a sequence that ends to those that are guessed from it.
