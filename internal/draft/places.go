@@ -2,7 +2,6 @@ package draft
 
 const (
 	mostPlaces = 64  // that are compared for one draft, the newest
-	mostMatch  = 64  // ids compared at each
 	mostSteps  = 512 // along a chain: places of other ids are on it where hashes collide
 )
 
@@ -15,7 +14,7 @@ type rule struct {
 }
 
 func newRule(shortest int) rule {
-	return rule{shortest: min(max(shortest, 1), mostMatch), longest: mostMatch}
+	return rule{shortest: min(max(shortest, 1), MostMatch), longest: MostMatch}
 }
 
 // A place is one from which text is read on.

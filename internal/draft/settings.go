@@ -8,11 +8,12 @@ const (
 	Model  = "draft_model" // a small model of the same vocabulary
 )
 
-// What settings are where nothing is said.
+// Bounds of settings, and what counts where nothing is said.
 const (
-	MostTokens      = 31 // of Settings.Tokens
-	defaultShortest = 2  // of Suffix: with 5, as vLLM's windows, a third less of it is gained
-	storedIDs       = 1 << 20
+	MostTokens      = 31      // of Settings.Tokens
+	MostMatch       = 64      // ids that are compared at a place
+	DefaultShortest = 2       // of Suffix: with 5, as vLLM's windows, a third less of it is gained
+	storedIDs       = 1 << 20 // in a Store
 )
 
 // Settings are what an operator says about guesses. nil Settings = no guesses.
@@ -29,7 +30,7 @@ type Settings struct {
 	Adaptive bool         // a Chooser decides how many guesses pay; otherwise all are checked
 	Batches  []BatchLimit // in order; sizes that none names have no limit but Tokens
 
-	Draft         string // name of the head or the small model; "" = none
+	Draft         string // name of the head or the small model; "" = none. Where Method is "" its files say which it is
 	DraftModelLen int    // max_model_len of it; 0 = the target's
 	Quantization  string // of it; "" = as stored
 	AuxOffset     string // 0, 1, measure: which hidden states a head was trained on
@@ -64,7 +65,7 @@ func (s *Settings) NewChooser() *Chooser {
 func (s *Settings) rule() rule {
 	by := newRule(s.Shortest)
 	if s.Longest > 0 {
-		by.longest = min(max(s.Longest, by.shortest), mostMatch)
+		by.longest = min(max(s.Longest, by.shortest), MostMatch)
 	}
 	by.factor, by.least = s.Factor, s.MinTokenProb
 	return by

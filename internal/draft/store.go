@@ -28,7 +28,7 @@ type output struct {
 // NewStore returns an empty store for so many ids, of so many requests, both 1 at least. It takes
 // some 12 bytes for each id, once that many have come.
 func NewStore(ids, requests int) *Store {
-	return &Store{rule: newRule(defaultShortest), requests: max(requests, 1), size: max(ids, 1)}
+	return &Store{rule: newRule(DefaultShortest), requests: max(requests, 1), size: max(ids, 1)}
 }
 
 // Len returns of how many requests there are outputs.
