@@ -139,6 +139,8 @@ func engineRows() []row {
 		{name: "async-scheduling", kind: boolean, def: one("true"), help: "plan the next step while one runs, where the device can", why: "same tokens either way",
 			note: "the next step is planned while one runs, where the device can; same tokens either way",
 			set:  func(s *Settings, p parsed) error { s.Overlap = p.b; return nil }},
+		{name: "speculative-config", kind: object, help: `check guessed tokens beside one that is due, as vLLM's {"method": "suffix", "num_speculative_tokens": 7}; answers stay the same`, why: "nothing is guessed",
+			set: func(s *Settings, p parsed) (err error) { s.Speculation, _, err = speculative(p.text); return err }},
 		{name: "device", def: one("auto"), help: "what computes: cpu; cuda or cuda:N, a card of NVIDIA's; auto, a card if it suits the model, else cpu; sim:MACHINE plays a machine, for tests: its tokens are noise", why: "a card if there is one with room for the model and kernels for its types",
 			set: func(s *Settings, p parsed) error { s.Device = p.text; return nil }},
 		{name: "activation-bits", kind: integer, def: one("0"), max: 16, help: "8 or 16 bits for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16; 16 also keeps float32 where BF16 weights would meet BF16", why: "8 for weights quantised in the checkpoint where rows are long, else 16",
@@ -370,7 +372,7 @@ var groupVariables = [...]string{"LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "LWS_LEAD
 
 // aliases are vLLM's short flags, and those of llama.cpp that mean the same here.
 var aliases = map[string]string{"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
-	"-cc": "compilation-config", "-q": "quantization", "-ep": "enable-expert-parallel", "-n": "nnodes",
+	"-cc": "compilation-config", "-sc": "speculative-config", "-q": "quantization", "-ep": "enable-expert-parallel", "-n": "nnodes",
 	"-m": "model", "-c": "max-model-len", "--ctx-size": "max-model-len", "-t": "threads"}
 
 // aliasNotes say where an alias is taken with a difference that somebody may trip over.
