@@ -23,7 +23,7 @@ func one(s string) []string { return []string{s} }
 
 // rows is the table of settings, in the order in which they are explained.
 func rows() []row {
-	return slices.Concat(networkRows(), pageRows(), engineRows(), replyRows(), toolRows(), vllmRows())
+	return slices.Concat(networkRows(), pageRows(), stepRows(), deviceRows(), replyRows(), toolRows(), vllmRows())
 }
 
 // networkRows are about clients: addresses, access, connections, logs.
@@ -98,8 +98,8 @@ func pageRows() []row {
 	}
 }
 
-// engineRows are about computing: threads, lengths, memory, precision.
-func engineRows() []row {
+// stepRows are about what is computed at once: threads, lengths, memory, guesses.
+func stepRows() []row {
 	return []row{
 		{name: "threads", kind: integer, def: one("0"), max: 4096, help: "compute with N threads; 0 = all, or fewer where large models are measured to be faster", why: "all that this process may use",
 			set: func(s *Settings, p parsed) error { s.Threads = p.n; return nil }},
@@ -141,6 +141,12 @@ func engineRows() []row {
 			set:  func(s *Settings, p parsed) error { s.Overlap = p.b; return nil }},
 		{name: "speculative-config", kind: object, help: `check guessed tokens beside one that is due, as vLLM's {"method": "suffix", "num_speculative_tokens": 7}; answers stay the same`, why: "nothing is guessed",
 			set: func(s *Settings, p parsed) (err error) { s.Speculation, _, err = speculative(p.text); return err }},
+	}
+}
+
+// deviceRows are about what computes, and how exactly.
+func deviceRows() []row {
+	return []row{
 		{name: "device", def: one("auto"), help: "what computes: cpu; cuda or cuda:N, a card of NVIDIA's; auto, a card if it suits the model, else cpu; sim:MACHINE plays a machine, for tests: its tokens are noise", why: "a card if there is one with room for the model and kernels for its types",
 			set: func(s *Settings, p parsed) error { s.Device = p.text; return nil }},
 		{name: "activation-bits", kind: integer, def: one("0"), max: 16, help: "8 or 16 bits for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16; 16 also keeps float32 where BF16 weights would meet BF16", why: "8 for weights quantised in the checkpoint where rows are long, else 16",
