@@ -82,7 +82,7 @@ var imports = map[string][]string{
 	"synth":                {"model", "tensor", "token"},
 	"sim":                  {"runner"},
 	"engine":               {"draft", "runner", "sched"},
-	"host":                 {"engine", "chat", "token"},
+	"host":                 {"draft", "engine", "chat", "token"},
 	"generate":             {"host", "engine", "sched", "chat", "chat/mask", "grammar", "token", "tools"},
 	"tools":                {},
 	"api":                  {"generate", "host", "engine", "chat", "store", "tools"},

@@ -12,15 +12,18 @@ type Chooser struct {
 	costs
 	adaptive bool
 	batches  []BatchLimit
-	known    [sources][buckets]evidence
+	sure     [sources][buckets]evidence
 	chances  []float64 // of the step that is planned: that the next guess of a proposal is reached and true
+	most     []int     // guesses that it may have
 	tried    [lookAhead]int
 }
 
 const (
-	buckets   = 6   // of matches: up to 1, 2, 4, 8, 16 ids, more
-	lookAhead = 4   // guesses that may be worth less than they cost before one that makes up for it: costs are no smooth curve
-	leastSure = 0.1 // chance of a guess that is not worth a place, whatever clocks say of costs
+	buckets    = 6    // of matches: up to 1, 2, 4, 8, 16 ids, more
+	lookAhead  = 4    // guesses that may be worth less than they cost before one that makes up for it: costs are no smooth curve
+	leastSure  = 0.15 // chance of guesses that are worth no place, whatever clocks say of costs
+	reached    = 0.02 // chance to be reached of the last guess that is
+	firstTries = 2    // guesses of a draft while none such came true, and as many more for each that did
 )
 
 // evidence is how many guesses were checked and how many came true. Both fade, so that text of
@@ -30,8 +33,8 @@ type evidence struct{ checked, came float64 }
 const (
 	priorChance = 0.7 // before anything is known, worth priorWeight guesses
 	priorWeight = 4
-	mostWeight  = 64       // guesses that are remembered, about
-	fading      = 1. / 512 // of what is known, with each proposal that is not taken up
+	leastWeight = 32        // guesses that are remembered, about; where half of those came true, so many more
+	fading      = 1. / 1024 // of what is known, with each proposal that is not taken up
 )
 
 // chance is that of one guess to come true when those before it did.
@@ -61,14 +64,20 @@ func (c *Chooser) Choose(counts []int, rows int, proposals []Proposal) {
 			counts[i] = min(proposals[i].Len, limit)
 		}
 	}
-	if !c.adaptive || limit == 0 || rows < 1 {
+	// What guesses are compared with has to be known: a step without any, now and then.
+	if !c.adaptive || limit == 0 || rows < 1 || (rows <= largestStep && c.steps > 0 && !c.known(nearest(rows))) {
 		return
 	}
-	c.chances = c.chances[:0]
+	c.chances, c.most = c.chances[:0], c.most[:0]
 	for _, proposal := range proposals {
-		c.chances = append(c.chances, c.evidence(proposal).chance())
+		known := c.evidence(proposal)
+		chance, most := known.chance(), min(proposal.Len, limit, firstTries*(1+int(known.came)))
+		if chance < leastSure {
+			most = 0
+		}
+		c.chances, c.most = append(c.chances, chance), append(c.most, most)
 	}
-	c.fill(counts, rows, limit, proposals)
+	c.fill(counts, rows, proposals)
 	for i, proposal := range proposals {
 		if counts[i] == 0 && proposal.Len > 0 {
 			c.evidence(proposal).fade(fading)
@@ -78,11 +87,11 @@ func (c *Chooser) Choose(counts []int, rows int, proposals []Proposal) {
 
 // fill adds guesses, the surest first, as long as ids for the time become more. The last few that
 // did not make them more are taken back.
-func (c *Chooser) fill(counts []int, rows, limit int, proposals []Proposal) {
+func (c *Chooser) fill(counts []int, rows int, proposals []Proposal) {
 	tokens, expected := rows, float64(rows)
 	best, tried := expected/c.seconds(tokens), 0
 	for tried < lookAhead {
-		next := c.surest(counts, limit, proposals)
+		next := c.surest(counts)
 		if next < 0 {
 			break
 		}
@@ -100,11 +109,12 @@ func (c *Chooser) fill(counts []int, rows, limit int, proposals []Proposal) {
 	}
 }
 
-// surest returns the proposal whose next guess has the best chance, -1 = none is worth a place.
-func (c *Chooser) surest(counts []int, limit int, proposals []Proposal) int {
-	best, chance := -1, leastSure
-	for i := range proposals {
-		if counts[i] < min(proposals[i].Len, limit) && c.chances[i] > chance {
+// surest returns the proposal whose next guess has the best chance to be reached and true, -1 =
+// none is worth a place.
+func (c *Chooser) surest(counts []int) int {
+	best, chance := -1, reached
+	for i, n := range counts {
+		if n < c.most[i] && c.chances[i] > chance {
 			best, chance = i, c.chances[i]
 		}
 	}
@@ -129,8 +139,8 @@ func (c *Chooser) Outcome(p Proposal, guessed, accepted int) {
 	known := c.evidence(p)
 	known.checked += float64(min(guessed, accepted+1)) // what is behind a wrong guess was not checked
 	known.came += float64(min(guessed, accepted))
-	if known.checked > mostWeight {
-		known.fade(1 - mostWeight/known.checked)
+	if most := leastWeight + known.came/2; known.checked > most {
+		known.fade(1 - most/known.checked)
 	}
 }
 
@@ -141,5 +151,5 @@ func (c *Chooser) Cost(tokens int) float64 { return c.seconds(max(tokens, 1)) / 
 // evidence is what is known of guesses such as p. Places in a draft share it: what is learned of
 // each alone keeps drafts short, since late ones are seldom reached.
 func (c *Chooser) evidence(p Proposal) *evidence {
-	return &c.known[p.Source%sources][min(bits.Len(uint(max(p.Match-1, 0))), buckets-1)]
+	return &c.sure[p.Source%sources][min(bits.Len(uint(max(p.Match-1, 0))), buckets-1)]
 }

@@ -84,7 +84,7 @@ func (s *Store) chain(key uint64, ids []int32) *int64 {
 }
 
 // Draft appends to dst up to n ids that came behind ids like the end of tail in outputs with that
-// key, and returns how many are alike; 0 = there is no such place. It takes some microseconds.
+// key, and returns how many are alike; 0 = there is no such place. It takes up to 20 µs.
 func (s *Store) Draft(key uint64, tail, dst []int32, n int) (ids []int32, match int) {
 	if len(tail) < s.shortest || n <= 0 || len(s.outputs) == 0 {
 		return dst, 0

@@ -15,6 +15,7 @@ type Stats struct {
 	Generated   uint64 // tokens given to streams
 	Stalls      int    // faults by which no step finished in time
 	Starts      int    // of the loop: 1 + restarts
+	MostGuesses int    // of a row; 0 = nothing is guessed
 	StepCosts   StepCosts
 }
 
@@ -28,6 +29,9 @@ func (e *Engine) Stats() Stats {
 	stats := Stats{Stats: e.published, StepCosts: e.stepCosts}
 	stats.Groups = slices.Clone(stats.Groups)
 	e.publishing.Unlock()
+	if guesses := e.cfg.Sched.Guesses; guesses != nil && guesses.Settings.Lookup() {
+		stats.MostGuesses = min(guesses.Settings.Tokens, e.info.Lookahead)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	stats.Waiting += len(e.inbox)

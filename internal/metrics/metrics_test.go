@@ -24,7 +24,9 @@ func testModel(s *Server) *Model {
 		Settings: map[string]string{"max_num_seqs": "4", "max_num_seqs_auto": "256", "engine": "another"},
 		Snapshot: func() Snapshot {
 			return Snapshot{Running: 2, Waiting: 3, WaitingTokens: 99, Groups: []Group{{Free: 50, Cached: 25, Held: 25}, {Free: 5, Held: 5}},
-				Accepted: 12, Prompt: 100, Cached: 40, Generation: 50, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1}
+				Accepted: 12, Prompt: 100, Cached: 40, Generation: 50, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1,
+				Guesses: Guesses{Most: 2, Rows: 5, AcceptedAt: []uint64{3, 1, 0}, StepCosts: map[int]float64{2: 1.25},
+					Sources: []GuessedFrom{{Source: "index", Accepted: 3, Refused: 2, Unchecked: 1}, {Source: "store", Accepted: 1, Refused: 1}}}}
 		}})
 }
 
@@ -172,6 +174,12 @@ func TestValues(t *testing.T) {
 		`vllm:iteration_tokens_total_bucket{engine="0",model_name="tiny",le="256"} 0`,
 		`ossian_kv_blocks{engine="0",group="0",model_name="tiny",state="cached"} 25`,
 		"ossian_reasoning_tokens_total" + l + "4",
+		"vllm:spec_decode_num_drafts_total" + l + "5",
+		"vllm:spec_decode_num_draft_tokens_total" + l + "8",
+		"vllm:spec_decode_num_accepted_tokens_total" + l + "4",
+		`vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="tiny",position="1"} 1`,
+		`ossian_guesses_total{engine="0",model_name="tiny",result="unchecked",source="index"} 1`,
+		`ossian_speculation_cost_ratio{engine="0",model_name="tiny",tokens="2"} 1.25`,
 		`ossian_parse_salvaged_total{engine="0",model_name="tiny",rule="S3"} 1`,
 		`http_requests_total{handler="/v1/models",method="other",status="5xx"} 1`,
 		`ossian_limit_refusals_total{limit="messages"} 1`,
@@ -190,6 +198,31 @@ func TestValues(t *testing.T) {
 	}
 	if open := scrape(t, s, "application/openmetrics-text"); !strings.HasSuffix(open, "# EOF\n") {
 		t.Error("no OpenMetrics on request")
+	}
+}
+
+// Guesses of an engine that has ended count on, and without any there are no series of them.
+func TestGuesses(t *testing.T) {
+	one := func(accepted uint64) Snapshot {
+		return Snapshot{Guesses: Guesses{Most: 1, Rows: accepted, AcceptedAt: []uint64{accepted}, Sources: []GuessedFrom{{Source: "index", Accepted: accepted}}}}
+	}
+	s := New(Config{})
+	cfg := ModelConfig{Name: "m", MaxLen: 64, BlockSize: 16, Snapshot: func() Snapshot { return one(3) }}
+	model := s.Model(cfg)
+	model.Rest()
+	const want = `vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} `
+	if text := scrape(t, s, ""); !strings.Contains(text, want+"3\n") {
+		t.Errorf("asleep, want %s3 in\n%s", want, text)
+	}
+	cfg.Snapshot = func() Snapshot { return one(4) }
+	s.Model(cfg)
+	if text := scrape(t, s, ""); !strings.Contains(text, want+"7\n") || !strings.Contains(text, `position="0"} 7`) {
+		t.Errorf("loaded again, want %s7 in\n%s", want, text)
+	}
+	other := New(Config{})
+	other.Model(ModelConfig{Name: "m", MaxLen: 64, BlockSize: 16, Snapshot: func() Snapshot { return Snapshot{} }})
+	if text := scrape(t, other, ""); strings.Contains(text, "spec_decode") || strings.Contains(text, "guesses") {
+		t.Errorf("series of guesses without any:\n%s", text)
 	}
 }
 

@@ -56,6 +56,8 @@ type Snapshot struct {
 	Recomputed                         uint64 // tokens computed again after preemption
 	Preemptions, Steps, Stalls, Starts uint64 // Starts: of the loop, 1 + restarts
 
+	Guesses Guesses
+
 	Asleep bool   // the model is not in memory
 	Loads  uint64 // times that it was brought there
 	InLine int    // of Waiting, those that wait for it to be in memory
@@ -297,6 +299,7 @@ type collector struct {
 	state  *state
 	rows   []row
 	blocks *prometheus.Desc // by group and state
+	guess  guessDescs
 }
 
 // A row is one sample of a snapshot.
@@ -309,7 +312,8 @@ type row struct {
 
 // newCollector returns the collector of a model: the table's rows.
 func newCollector(server *Server, labels prometheus.Labels) *collector {
-	made := &collector{state: &state{}, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels)}
+	made := &collector{state: &state{}, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels),
+		guess: newGuessDescs(server, labels)}
 	for _, entry := range table {
 		if entry.hidden && !server.hidden {
 			continue
@@ -364,6 +368,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- r.desc
 	}
 	ch <- c.blocks
+	c.guess.all(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -378,4 +383,5 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Cached), name, "cached")
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Held), name, "held")
 	}
+	c.guess.collect(ch, &snapshot.Guesses)
 }

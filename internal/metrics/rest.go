@@ -39,6 +39,7 @@ func (s *state) now() Snapshot {
 
 // count adds the counters of other engines.
 func (s *Snapshot) count(other *Snapshot) {
+	s.Guesses.count(&other.Guesses)
 	for _, pair := range [...]struct {
 		to   *uint64
 		from uint64
