@@ -140,7 +140,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 		return err
 	}
 	defer shed.close()
-	told, err := openOutlets(cfg, version, src.Env, log, counters)
+	told, err := openOutlets(cfg, version, src.Env, log, counters, fleet)
 	if err != nil {
 		return err
 	}
