@@ -192,7 +192,7 @@ func TestOPS3Refused(t *testing.T) {
 		{"another name of ours", "--parallel 4", "", "unknown flag --parallel: Ossian calls it --max-num-seqs"},
 		{"another name with underscores", "--mem_fraction_static .8", "", "Ossian calls it --gpu-memory-utilization"},
 		{"what a request says", "--temp 1", "", "each request says it"},
-		{"what there is not", "--speculative-config {}", "", "nothing is drafted"},
+		{"what there is not", "--lora-modules x", "", "adapters are not read"},
 		{"more devices than one", "--tensor-parallel-size 2", "", "only 1 is possible: there is one device"},
 		{"a letter that means nothing", "-z", "", "unknown flag -z: flags begin with --"},
 		{"value of a limit, once", "--limit queue=x", "", `--limit queue=x (command line): "x": a whole number`},
