@@ -55,6 +55,7 @@ type Settings struct {
 	ChunkLimit     int           // of them of one prompt; 0 = as many as the step has room for
 	StepTime       time.Duration // that a step may take while replies are written; 0 = any
 	KVBlocks       int           // KV blocks of each group; 0 = what MaxNumSeqs × MaxModelLen needs or what fits
+	KVMemory       int64         // bytes that keys and values take at most; 0 = what the memory plan leaves
 	KVCacheDType   string        // auto, bf16, f32, fp8
 	MemoryShare    float64       // of the available memory that may be planned for; 0 = 0.9
 	PrefixCaching  bool
@@ -73,6 +74,7 @@ type Settings struct {
 
 	ToolServers       []string // demo, and addresses of servers of MCP, with a name before "=" or without; nil = none
 	ToolsDefault      []string // types of tools of requests that have no tools
+	CitationLinks     bool     // citations of pages become links
 	MCPAllow          []string // HOST[:PORT] that requests may name
 	BrowserBackend    string   // youcom, exa, http, corpus
 	BrowserCorpus     string   // a directory; "" = none

@@ -156,6 +156,7 @@ func TestArguments(t *testing.T) {
 		{name: "duration", args: "--drain-timeout 2m", is: func(c *Config) bool { return c.DrainTimeout == 2*time.Minute }},
 		{name: "dtype spelled in full", args: "--kv-cache-dtype bfloat16", is: func(c *Config) bool { return c.KVCacheDType == "bf16" }},
 		{name: "seed", args: "--seed -3", is: func(c *Config) bool { return c.Seed != nil && *c.Seed == -3 }},
+		{name: "citations", args: "--citations link", is: func(c *Config) bool { return c.CitationLinks }},
 		{name: "reasoning field", args: "--reasoning-field both", is: func(c *Config) bool { return c.ReasoningField == wire.FieldBoth }},
 		{name: "uvicorn's level", args: "--uvicorn-log-level warning", is: func(c *Config) bool { return c.LogLevel == "warn" && len(c.Notes) == 1 }},
 		{name: "uvicorn's access log", args: "--disable-uvicorn-access-log", is: func(c *Config) bool { return !c.AccessLog }},

@@ -32,6 +32,8 @@ type Times struct {
 	First     time.Time   // its first token arrived
 	Finished  time.Time   // it ended
 	Preempted []time.Time // its blocks were taken, to be computed again later; of many the first
+
+	Preemptions int // times that they were taken, all of them
 }
 
 // A Stream is the output of one request. One goroutine receives; any may stop it.
@@ -168,6 +170,7 @@ func (s *Stream) push(outputs []sched.Output, now time.Time) (first, given bool)
 		s.req.Shown.Speak(s.seq.Cached)
 	}
 	s.usage.Completion += len(outputs)
+	s.times.Preemptions = s.seq.Preemptions // who stops it does not wait for leave
 	for i := range outputs {
 		s.unread = append(s.unread, Token{ID: outputs[i].Token, Logprobs: slices.Clone(outputs[i].Logprobs)})
 	}
@@ -181,7 +184,7 @@ func (s *Stream) push(outputs []sched.Output, now time.Time) (first, given bool)
 func (s *Stream) leave() {
 	s.mu.Lock()
 	if s.seq != nil {
-		s.usage.Cached, s.times.Scheduled, s.times.Preempted = s.seq.Cached, s.seq.Scheduled, s.seq.Preempted
+		s.usage.Cached, s.times.Scheduled, s.times.Preempted, s.times.Preemptions = s.seq.Cached, s.seq.Scheduled, s.seq.Preempted, s.seq.Preemptions
 	}
 	s.seq = nil
 	s.mu.Unlock()

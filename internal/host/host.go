@@ -66,6 +66,14 @@ type Facts struct {
 	Quantization string   // the type of element that takes the most bytes: mxfp4, bf16, …
 	Device       string   // that computes
 	Efforts      []string // of reasoning that make a difference (chat.Efforts); nil = none does
+	Memory       Memory
+}
+
+// A Memory is what was planned for a model, in bytes.
+type Memory struct {
+	Planned int64 // in all: what the process, or the card, takes at most
+	Weights int64
+	KV      int64 // keys and values, which are not there at the start: they come with requests, and stay as prefix cache
 }
 
 // Load reads the weights of a card's model and returns it. Its engine does not run yet.

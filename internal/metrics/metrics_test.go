@@ -117,7 +117,7 @@ func TestValues(t *testing.T) {
 	m := testModel(s)
 	base := time.Now()
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
-	m.Ended(Sequence{Finish: FinishStop, Prompt: 100, Cached: 40})
+	m.Ended(Sequence{Finish: FinishStop, Prompt: 100, Cached: 40, Preemptions: 2})
 	m.Finished(&Request{Received: at(0), Queued: at(1), Scheduled: at(501), First: at(1001), Last: at(3001), Generated: 11, Largest: 11, Reasoning: 4, MaxTokens: 20, N: 1})
 	m.Ended(Sequence{Finish: FinishAbort}) // it got no token: neither counts its prompt
 	m.Finished(&Request{Received: at(0), Queued: at(0)})
@@ -165,6 +165,11 @@ func TestValues(t *testing.T) {
 		"vllm:request_params_max_tokens_count" + l + "1",
 		"vllm:time_to_first_token_seconds_sum" + l + "0.03",
 		"vllm:inter_token_latency_seconds_sum" + l + "0",
+		"vllm:request_num_preemptions_sum" + l + "2",
+		"vllm:request_num_preemptions_count" + l + "2",
+		`vllm:num_requests_waiting_by_reason{engine="0",model_name="tiny",reason="capacity"} 3`,
+		`vllm:num_requests_waiting_by_reason{engine="0",model_name="tiny",reason="deferred"} 0`,
+		`vllm:prompt_tokens_cached_by_source_total{engine="0",model_name="tiny",source="device"} 40`,
 		`vllm:iteration_tokens_total_bucket{engine="0",model_name="tiny",le="512"} 1`,
 		`vllm:iteration_tokens_total_bucket{engine="0",model_name="tiny",le="256"} 0`,
 		`ossian_kv_blocks{engine="0",group="0",model_name="tiny",state="cached"} 25`,
@@ -341,6 +346,9 @@ func TestRest(t *testing.T) {
 	m.Rest()
 	line = 4
 	expect("gone", 1, 5, 0, 4, false)
+	if text := scrape(t, s, ""); !strings.Contains(text, `reason="capacity"} 0`) || !strings.Contains(text, `reason="deferred"} 4`) {
+		t.Error("who waits for the model to be loaded is not told of as deferred")
+	}
 	if again := load(2, 10); again != m {
 		t.Error("the model has other metrics")
 	}

@@ -29,7 +29,8 @@ func (s *state) now() Snapshot {
 		total = s.engine()
 	}
 	if s.line != nil {
-		total.Waiting += s.line()
+		total.InLine = s.line()
+		total.Waiting += total.InLine
 	}
 	total.Loads = s.loads
 	total.count(&s.before)

@@ -42,6 +42,7 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	cost := loading.Cost()
 	return plan.Serve(checkpoint.Spec, ask, available, func(lim model.Limits) (plan.Footprint, error) {
 		need, err := cost(lim)
+		need.MostKV = cfg.KVMemory
 		need.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
 		need.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
 		need.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
