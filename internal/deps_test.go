@@ -119,7 +119,7 @@ var imports = map[string][]string{
 	"bench/report":         {"bench", "bench/dataset", "bench/jsonfile", "bench/resultfile", "stat", "token", "bench/jsonstyle"},
 	"bench/chart":          {"bench", "bench/dataset", "bench/report", "stat"},
 	"bench/client":         {"bench", "bench/dataset", "bench/report", "bench/scripted", "chat", "ckpt", "load", "plan", "tiny", "token", "bench/jsonstyle"},
-	"bench/offline":        {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
+	"bench/offline":        {"bench/dataset", "draft", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":       {},
 	"eval":                 {"bench/jsonfile", "eval/ask", "eval/task", "lab/check/exposition", "stat", "store/disk"},
 	"eval/ask":             {},
