@@ -16,7 +16,7 @@ const bf16Block = 2 * lanes
 
 // pairs reports whether the level multiplies pairs of BF16 as they lie. Else activations are
 // kept as float32 of the same values: of every 32 the odd ones and then the even ones.
-func (l Level) pairs() bool { return l == AVX512 && nativeBF16 }
+func (l Level) pairs() bool { return (l == AVX512 || l == I8MM) && nativeBF16 }
 
 // BF16Bytes returns the bytes of a row of n activations rounded to BF16.
 func (l Level) BF16Bytes(n int) int {

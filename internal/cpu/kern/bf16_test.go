@@ -15,10 +15,10 @@ func bf16Levels(t *testing.T, f func(t *testing.T, l Level)) {
 	for _, l := range levels() {
 		t.Run(l.String(), func(t *testing.T) { f(t, l) })
 	}
-	if AVX512.pairs() {
+	if best := Detect(); best.pairs() {
 		nativeBF16 = false
 		defer func() { nativeBF16 = true }()
-		t.Run("avx512 without pairs", func(t *testing.T) { f(t, AVX512) })
+		t.Run(best.String()+" without pairs", func(t *testing.T) { f(t, best) })
 	}
 }
 

@@ -22,38 +22,46 @@ package kern
 import "fmt"
 
 // A Level is an instruction set. All levels compute the same sums in the same
-// order; AVX2 and AVX512 agree bit for bit, but for BF16 products below 2^-126 (bf16.go), Go
+// order; those above Go agree bit for bit, but for BF16 products below 2^-126 (bf16.go), Go
 // may round a product before it is added where they do not (less than 1e-6 of the sum of
 // absolute terms).
 type Level uint8
 
+// Of each kind of processor, a level includes those before it.
 const (
-	Go     Level = iota // portable Go
-	AVX2                // AVX2, FMA and F16C
-	AVX512              // AVX-512 F, BW, VL, DQ, VBMI and VNNI
+	Go      Level = iota // portable Go
+	AVX2                 // amd64: AVX2, FMA and F16C
+	AVX512               // amd64: AVX-512 F, BW, VL, DQ, VBMI and VNNI
+	NEON                 // arm64: what every one has
+	DotProd              // arm64: dot products of int8 (FEAT_DotProd)
+	I8MM                 // arm64: matrix products of int8 (FEAT_I8MM), and BF16 ones where they are
 )
+
+// levelNames are the names by which users choose levels.
+var levelNames = [...]string{"go", "avx2", "avx512", "neon", "dotprod", "i8mm"}
 
 // String returns the name by which users choose the level.
 func (level Level) String() string {
-	switch level {
-	case Go:
-		return "go"
-	case AVX2:
-		return "avx2"
-	case AVX512:
-		return "avx512"
+	if int(level) < len(levelNames) {
+		return levelNames[level]
 	}
 	return fmt.Sprintf("Level(%d)", uint8(level))
 }
 
-// Detect returns the best level of this machine and this build.
-func Detect() Level {
-	for level := AVX512; level > Go; level-- {
+// Levels returns those of this machine and this build, the best last.
+func Levels() (levels []Level) {
+	for level := range Level(len(levelNames)) {
 		if level.Available() {
-			return level
+			levels = append(levels, level)
 		}
 	}
-	return Go
+	return levels
+}
+
+// Detect returns the best of them.
+func Detect() Level {
+	levels := Levels()
+	return levels[len(levels)-1]
 }
 
 // Options choose how a matrix is computed.
