@@ -3,10 +3,10 @@
 //
 // Results are batch invariant (models.md 5.1): the logits of a sequence have the
 // same bits alone and in any batch, whole and in chunks, with any number of
-// threads, whatever blocks hold its keys and values and whichever vector instructions
-// compute, but for BF16 products below 2^-126 (kern/bf16.go). Portable Go rounds some sums
-// otherwise, and the precision of activations counts, which is why both are in Name; the
-// type of cached keys and values moves them too.
+// threads, whatever blocks hold its keys and values and whichever vector instructions of the
+// machine compute. Portable Go rounds some sums otherwise, and the precision of activations
+// counts, which is why both are in Name; the type of cached keys and values moves them too,
+// and machines sum products of BF16 in one of two orders (kern/bf16.go).
 //
 // Workers spin for a short while between operations. A program that must stay
 // responsive meanwhile sets GOMAXPROCS to the number of threads + 1; this package
@@ -26,7 +26,7 @@ import (
 // Config is how a device uses the machine. The zero value is the fastest.
 type Config struct {
 	Threads int          // workers, the goroutine that launches included; 0 = as many as the process may run
-	ISA     string       // instruction set: "go", "avx2", "avx512", "neon", "dotprod", "i8mm"; "" = the best that the machine has
+	ISA     string       // instruction set: "go", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"; "" = the best that the machine has
 	Fewer   []int        // smaller numbers of threads that Choose may find faster
 	KV      tensor.DType // type of cached keys and values: BF16, F32 or F8_E4M3; Invalid = BF16
 	// Bits of the activations that meet quantised weights: 8; 16, which costs twice

@@ -32,6 +32,9 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	if cfg.Overlap {
 		ask.Depth = loading.Device().Depth()
 	}
+	if cfg.Speculation != nil {
+		ask.Lookahead = loading.Device().Lookahead(cfg.Speculation.Tokens)
+	}
 	if cfg.KVBlocks > 0 {
 		windows, _ := checkpoint.Spec.Groups()
 		ask.Blocks = slices.Repeat([]int{cfg.KVBlocks}, len(windows))
@@ -39,6 +42,7 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	cost := loading.Cost()
 	return plan.Serve(checkpoint.Spec, ask, available, func(lim model.Limits) (plan.Footprint, error) {
 		need, err := cost(lim)
+		need.MostKV = cfg.KVMemory
 		need.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
 		need.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
 		need.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])

@@ -48,13 +48,17 @@ func dotsAsm(_ Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Po
 	}
 }
 
-// bf16DotsAsm is dotsAsm for activations in BF16.
-func bf16DotsAsm(l Level, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y *float32, ldy int) {
-	for t := 0; t < T; t += neonColumns {
-		for r := 0; r < dotRows; r += neonRows {
-			bf16Kernel(l.pairs(), min(neonColumns, T-t), (**byte)(unsafe.Pointer(&w[r])), (**byte)(unsafe.Pointer(&x[t])), n, next, (*float32)(unsafe.Add(unsafe.Pointer(y), 4*(t*ldy+r))), ldy)
-		}
-	}
+// chained: the order of sums of bf16Go is that of the instructions that all levels can follow.
+var chained = true
+
+// pairs reports whether the level multiplies elements of pairs of BF16 as they lie.
+func (l Level) pairs() bool { return l == I8MM && nativeBF16 }
+
+// hasBF16 reports whether the level has kernels for BF16 in row groups.
+func (l Level) hasBF16() bool { return l > Go }
+
+func bf16Asm(l Level, T, _ int, w, a *byte, nb, _ int, y *float32) {
+	bf16Kernel(l.pairs(), T, w, a, nb, y)
 }
 
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.

@@ -2,7 +2,7 @@
 
 package kern
 
-// Kernels that only AVX-512 has, and that other levels are never asked for, do not exist in
+// Kernels that only AVX-512 and AMX have, and that other levels are never asked for, do not exist in
 // this build.
 const noKernels = "kern: this build has no such kernels; use kern.Detect to choose a level"
 
@@ -14,7 +14,7 @@ func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float3
 	panic(noKernels)
 }
 
-func bf16OneRowAsm(**byte, *byte, int, int, *float32) { panic(noKernels) }
+func bf16TilesAsm(*[64]byte, *byte, *byte, int, int, int, int, *float32, int) { panic(noKernels) }
 
 func weightsAsm(*uint64, *float32, int, float64, float64, float32, uint64, uint64) (int, uint64) {
 	panic(noKernels)

@@ -337,25 +337,35 @@ func weighKernel(_ Level, f family, T int, acc *float32, lda int, p *float32, ld
 	}
 }
 
-func bf16Kernel(native bool, T int, w, x **byte, n, next int, y *float32, ldy int) {
+func bf16Kernel(native bool, T int, w, a *byte, nb int, y *float32) {
 	if native {
 		switch T {
 		case 1:
-			bf16Dots1Native(w, x, n, next, y, ldy)
+			bf16Native1(w, a, nb, y)
 		case 2:
-			bf16Dots2Native(w, x, n, next, y, ldy)
+			bf16Native2(w, a, nb, y)
 		case 3:
-			bf16Dots3Native(w, x, n, next, y, ldy)
+			bf16Native3(w, a, nb, y)
+		case 4:
+			bf16Native4(w, a, nb, y)
+		case 5:
+			bf16Native5(w, a, nb, y)
+		case 6:
+			bf16Native6(w, a, nb, y)
 		}
 	}
 	if !native {
 		switch T {
 		case 1:
-			bf16Dots1(w, x, n, next, y, ldy)
+			bf16Float1(w, a, nb, y)
 		case 2:
-			bf16Dots2(w, x, n, next, y, ldy)
+			bf16Float2(w, a, nb, y)
 		case 3:
-			bf16Dots3(w, x, n, next, y, ldy)
+			bf16Float3(w, a, nb, y)
+		case 4:
+			bf16Float4(w, a, nb, y)
+		case 5:
+			bf16Float5(w, a, nb, y)
 		}
 	}
 }

@@ -394,16 +394,6 @@ func scoresF321(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, 
 //go:noescape
 func scoresE4M31(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, next int)
 
-// bf16Dots1 multiplies 2 rows of BF16 with 1 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots1(w, x **byte, n, next int, y *float32, ldy int)
-
-// bf16Dots1Native multiplies 2 rows of BF16 with 1 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots1Native(w, x **byte, n, next int, y *float32, ldy int)
-
 // dotsBF162 multiplies 2 rows of BF16 with 2 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
@@ -433,16 +423,6 @@ func scoresF322(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, 
 //
 //go:noescape
 func scoresE4M32(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, next int)
-
-// bf16Dots2 multiplies 2 rows of BF16 with 2 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots2(w, x **byte, n, next int, y *float32, ldy int)
-
-// bf16Dots2Native multiplies 2 rows of BF16 with 2 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots2Native(w, x **byte, n, next int, y *float32, ldy int)
 
 // dotsBF163 multiplies 2 rows of BF16 with 3 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
@@ -474,15 +454,60 @@ func scoresF323(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, 
 //go:noescape
 func scoresE4M33(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, next int)
 
-// bf16Dots3 multiplies 2 rows of BF16 with 3 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Float1 multiplies a group of BF16 rows with a tile of 1 rows in float32, nb blocks of 32; see bf16Go. y is [1, 16].
 //
 //go:noescape
-func bf16Dots3(w, x **byte, n, next int, y *float32, ldy int)
+func bf16Float1(w, a *byte, nb int, y *float32)
 
-// bf16Dots3Native multiplies 2 rows of BF16 with 3 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Float2 multiplies a group of BF16 rows with a tile of 2 rows in float32, nb blocks of 32; see bf16Go. y is [2, 16].
 //
 //go:noescape
-func bf16Dots3Native(w, x **byte, n, next int, y *float32, ldy int)
+func bf16Float2(w, a *byte, nb int, y *float32)
+
+// bf16Float3 multiplies a group of BF16 rows with a tile of 3 rows in float32, nb blocks of 32; see bf16Go. y is [3, 16].
+//
+//go:noescape
+func bf16Float3(w, a *byte, nb int, y *float32)
+
+// bf16Float4 multiplies a group of BF16 rows with a tile of 4 rows in float32, nb blocks of 32; see bf16Go. y is [4, 16].
+//
+//go:noescape
+func bf16Float4(w, a *byte, nb int, y *float32)
+
+// bf16Float5 multiplies a group of BF16 rows with a tile of 5 rows in float32, nb blocks of 32; see bf16Go. y is [5, 16].
+//
+//go:noescape
+func bf16Float5(w, a *byte, nb int, y *float32)
+
+// bf16Native1 multiplies a group of BF16 rows with a tile of 1 rows in BF16, nb blocks of 32; see bf16Go. y is [1, 16].
+//
+//go:noescape
+func bf16Native1(w, a *byte, nb int, y *float32)
+
+// bf16Native2 multiplies a group of BF16 rows with a tile of 2 rows in BF16, nb blocks of 32; see bf16Go. y is [2, 16].
+//
+//go:noescape
+func bf16Native2(w, a *byte, nb int, y *float32)
+
+// bf16Native3 multiplies a group of BF16 rows with a tile of 3 rows in BF16, nb blocks of 32; see bf16Go. y is [3, 16].
+//
+//go:noescape
+func bf16Native3(w, a *byte, nb int, y *float32)
+
+// bf16Native4 multiplies a group of BF16 rows with a tile of 4 rows in BF16, nb blocks of 32; see bf16Go. y is [4, 16].
+//
+//go:noescape
+func bf16Native4(w, a *byte, nb int, y *float32)
+
+// bf16Native5 multiplies a group of BF16 rows with a tile of 5 rows in BF16, nb blocks of 32; see bf16Go. y is [5, 16].
+//
+//go:noescape
+func bf16Native5(w, a *byte, nb int, y *float32)
+
+// bf16Native6 multiplies a group of BF16 rows with a tile of 6 rows in BF16, nb blocks of 32; see bf16Go. y is [6, 16].
+//
+//go:noescape
+func bf16Native6(w, a *byte, nb int, y *float32)
 
 // dotsE4M31 multiplies 2 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //

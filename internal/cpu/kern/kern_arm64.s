@@ -22996,164 +22996,6 @@ loop2:
 	BNE loop1
 	RET
 
-// func bf16Dots1(w, x **byte, n, next int, y *float32, ldy int)
-TEXT ·bf16Dots1(SB), NOSPLIT, $0-48
-	MOVD w+0(FP), R0
-	MOVD 0(R0), R1
-	MOVD 8(R0), R2
-	MOVD x+8(FP), R0
-	MOVD 0(R0), R3
-	MOVD n+16(FP), R0
-	MOVD next+24(FP), R4
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	VEOR V2.B16, V2.B16, V2.B16
-	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
-	MOVD $0xffff0000, R6
-	VDUP R6, V8.S4
-loop1:
-	ADD R4, R1, R5
-	PRFM 0(R5), PLDL1KEEP
-	ADD R4, R2, R5
-	PRFM 0(R5), PLDL1KEEP
-	FMOVQ 0(R1), F11
-	VAND V8.B16, V11.B16, V9.B16
-	VSHL $16, V11.S4, V11.S4
-	FMOVQ 0(R2), F12
-	VAND V8.B16, V12.B16, V10.B16
-	VSHL $16, V12.S4, V12.S4
-	FMOVQ 0(R3), F13
-	VFMLA V13.S4, V9.S4, V0.S4
-	VFMLA V13.S4, V10.S4, V4.S4
-	FMOVQ 64(R3), F13
-	VFMLA V13.S4, V11.S4, V0.S4
-	VFMLA V13.S4, V12.S4, V4.S4
-	FMOVQ 16(R1), F11
-	VAND V8.B16, V11.B16, V9.B16
-	VSHL $16, V11.S4, V11.S4
-	FMOVQ 16(R2), F12
-	VAND V8.B16, V12.B16, V10.B16
-	VSHL $16, V12.S4, V12.S4
-	FMOVQ 16(R3), F13
-	VFMLA V13.S4, V9.S4, V1.S4
-	VFMLA V13.S4, V10.S4, V5.S4
-	FMOVQ 80(R3), F13
-	VFMLA V13.S4, V11.S4, V1.S4
-	VFMLA V13.S4, V12.S4, V5.S4
-	FMOVQ 32(R1), F11
-	VAND V8.B16, V11.B16, V9.B16
-	VSHL $16, V11.S4, V11.S4
-	FMOVQ 32(R2), F12
-	VAND V8.B16, V12.B16, V10.B16
-	VSHL $16, V12.S4, V12.S4
-	FMOVQ 32(R3), F13
-	VFMLA V13.S4, V9.S4, V2.S4
-	VFMLA V13.S4, V10.S4, V6.S4
-	FMOVQ 96(R3), F13
-	VFMLA V13.S4, V11.S4, V2.S4
-	VFMLA V13.S4, V12.S4, V6.S4
-	FMOVQ 48(R1), F11
-	VAND V8.B16, V11.B16, V9.B16
-	VSHL $16, V11.S4, V11.S4
-	FMOVQ 48(R2), F12
-	VAND V8.B16, V12.B16, V10.B16
-	VSHL $16, V12.S4, V12.S4
-	FMOVQ 48(R3), F13
-	VFMLA V13.S4, V9.S4, V3.S4
-	VFMLA V13.S4, V10.S4, V7.S4
-	FMOVQ 112(R3), F13
-	VFMLA V13.S4, V11.S4, V3.S4
-	VFMLA V13.S4, V12.S4, V7.S4
-	ADD $64, R1, R1
-	ADD $64, R2, R2
-	ADD $128, R3, R3
-	SUBS $32, R0, R0
-	BNE loop1
-	MOVD y+32(FP), R6
-	MOVD ldy+40(FP), R7
-	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
-	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
-	WORD $0x4e27d4a5 // fadd v5.4s, v5.4s, v7.4s
-	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
-	WORD $0x6e24d400 // faddp v0.4s, v0.4s, v4.4s
-	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
-	FMOVD F0, 0(R6)
-	RET
-
-// func bf16Dots1Native(w, x **byte, n, next int, y *float32, ldy int)
-TEXT ·bf16Dots1Native(SB), NOSPLIT, $0-48
-	MOVD w+0(FP), R0
-	MOVD 0(R0), R1
-	MOVD 8(R0), R2
-	MOVD x+8(FP), R0
-	MOVD 0(R0), R3
-	MOVD n+16(FP), R0
-	MOVD next+24(FP), R4
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	VEOR V2.B16, V2.B16, V2.B16
-	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
-loop1:
-	ADD R4, R1, R5
-	PRFM 0(R5), PLDL1KEEP
-	ADD R4, R2, R5
-	PRFM 0(R5), PLDL1KEEP
-	FMOVQ 0(R1), F8
-	FMOVQ 0(R2), F9
-	FMOVQ 0(R3), F10
-	WORD $0x6ecafd00 // bfmlalt v0.4s, v8.8h, v10.8h
-	WORD $0x2ecafd00 // bfmlalb v0.4s, v8.8h, v10.8h
-	WORD $0x6ecafd24 // bfmlalt v4.4s, v9.8h, v10.8h
-	WORD $0x2ecafd24 // bfmlalb v4.4s, v9.8h, v10.8h
-	FMOVQ 16(R1), F8
-	FMOVQ 16(R2), F9
-	FMOVQ 16(R3), F10
-	WORD $0x6ecafd01 // bfmlalt v1.4s, v8.8h, v10.8h
-	WORD $0x2ecafd01 // bfmlalb v1.4s, v8.8h, v10.8h
-	WORD $0x6ecafd25 // bfmlalt v5.4s, v9.8h, v10.8h
-	WORD $0x2ecafd25 // bfmlalb v5.4s, v9.8h, v10.8h
-	FMOVQ 32(R1), F8
-	FMOVQ 32(R2), F9
-	FMOVQ 32(R3), F10
-	WORD $0x6ecafd02 // bfmlalt v2.4s, v8.8h, v10.8h
-	WORD $0x2ecafd02 // bfmlalb v2.4s, v8.8h, v10.8h
-	WORD $0x6ecafd26 // bfmlalt v6.4s, v9.8h, v10.8h
-	WORD $0x2ecafd26 // bfmlalb v6.4s, v9.8h, v10.8h
-	FMOVQ 48(R1), F8
-	FMOVQ 48(R2), F9
-	FMOVQ 48(R3), F10
-	WORD $0x6ecafd03 // bfmlalt v3.4s, v8.8h, v10.8h
-	WORD $0x2ecafd03 // bfmlalb v3.4s, v8.8h, v10.8h
-	WORD $0x6ecafd27 // bfmlalt v7.4s, v9.8h, v10.8h
-	WORD $0x2ecafd27 // bfmlalb v7.4s, v9.8h, v10.8h
-	ADD $64, R1, R1
-	ADD $64, R2, R2
-	ADD $64, R3, R3
-	SUBS $32, R0, R0
-	BNE loop1
-	MOVD y+32(FP), R6
-	MOVD ldy+40(FP), R7
-	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
-	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
-	WORD $0x4e27d4a5 // fadd v5.4s, v5.4s, v7.4s
-	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
-	WORD $0x6e24d400 // faddp v0.4s, v0.4s, v4.4s
-	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
-	FMOVD F0, 0(R6)
-	RET
-
 // func dotsBF162(w, x **byte, n, next int, y *float32, ldy int)
 TEXT ·dotsBF162(SB), NOSPLIT, $0-48
 	MOVD w+0(FP), R0
@@ -23783,248 +23625,6 @@ loop2:
 	ADD $8, R0, R0
 	SUBS $2, R6, R6
 	BNE loop1
-	RET
-
-// func bf16Dots2(w, x **byte, n, next int, y *float32, ldy int)
-TEXT ·bf16Dots2(SB), NOSPLIT, $0-48
-	MOVD w+0(FP), R0
-	MOVD 0(R0), R1
-	MOVD 8(R0), R2
-	MOVD x+8(FP), R0
-	MOVD 0(R0), R3
-	MOVD 8(R0), R4
-	MOVD n+16(FP), R0
-	MOVD next+24(FP), R5
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	VEOR V2.B16, V2.B16, V2.B16
-	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
-	VEOR V8.B16, V8.B16, V8.B16
-	VEOR V9.B16, V9.B16, V9.B16
-	VEOR V10.B16, V10.B16, V10.B16
-	VEOR V11.B16, V11.B16, V11.B16
-	VEOR V12.B16, V12.B16, V12.B16
-	VEOR V13.B16, V13.B16, V13.B16
-	VEOR V14.B16, V14.B16, V14.B16
-	VEOR V15.B16, V15.B16, V15.B16
-	MOVD $0xffff0000, R7
-	VDUP R7, V16.S4
-loop1:
-	ADD R5, R1, R6
-	PRFM 0(R6), PLDL1KEEP
-	ADD R5, R2, R6
-	PRFM 0(R6), PLDL1KEEP
-	FMOVQ 0(R1), F19
-	VAND V16.B16, V19.B16, V17.B16
-	VSHL $16, V19.S4, V19.S4
-	FMOVQ 0(R2), F20
-	VAND V16.B16, V20.B16, V18.B16
-	VSHL $16, V20.S4, V20.S4
-	FMOVQ 0(R3), F21
-	VFMLA V21.S4, V17.S4, V0.S4
-	VFMLA V21.S4, V18.S4, V4.S4
-	FMOVQ 64(R3), F21
-	VFMLA V21.S4, V19.S4, V0.S4
-	VFMLA V21.S4, V20.S4, V4.S4
-	FMOVQ 0(R4), F21
-	VFMLA V21.S4, V17.S4, V8.S4
-	VFMLA V21.S4, V18.S4, V12.S4
-	FMOVQ 64(R4), F21
-	VFMLA V21.S4, V19.S4, V8.S4
-	VFMLA V21.S4, V20.S4, V12.S4
-	FMOVQ 16(R1), F19
-	VAND V16.B16, V19.B16, V17.B16
-	VSHL $16, V19.S4, V19.S4
-	FMOVQ 16(R2), F20
-	VAND V16.B16, V20.B16, V18.B16
-	VSHL $16, V20.S4, V20.S4
-	FMOVQ 16(R3), F21
-	VFMLA V21.S4, V17.S4, V1.S4
-	VFMLA V21.S4, V18.S4, V5.S4
-	FMOVQ 80(R3), F21
-	VFMLA V21.S4, V19.S4, V1.S4
-	VFMLA V21.S4, V20.S4, V5.S4
-	FMOVQ 16(R4), F21
-	VFMLA V21.S4, V17.S4, V9.S4
-	VFMLA V21.S4, V18.S4, V13.S4
-	FMOVQ 80(R4), F21
-	VFMLA V21.S4, V19.S4, V9.S4
-	VFMLA V21.S4, V20.S4, V13.S4
-	FMOVQ 32(R1), F19
-	VAND V16.B16, V19.B16, V17.B16
-	VSHL $16, V19.S4, V19.S4
-	FMOVQ 32(R2), F20
-	VAND V16.B16, V20.B16, V18.B16
-	VSHL $16, V20.S4, V20.S4
-	FMOVQ 32(R3), F21
-	VFMLA V21.S4, V17.S4, V2.S4
-	VFMLA V21.S4, V18.S4, V6.S4
-	FMOVQ 96(R3), F21
-	VFMLA V21.S4, V19.S4, V2.S4
-	VFMLA V21.S4, V20.S4, V6.S4
-	FMOVQ 32(R4), F21
-	VFMLA V21.S4, V17.S4, V10.S4
-	VFMLA V21.S4, V18.S4, V14.S4
-	FMOVQ 96(R4), F21
-	VFMLA V21.S4, V19.S4, V10.S4
-	VFMLA V21.S4, V20.S4, V14.S4
-	FMOVQ 48(R1), F19
-	VAND V16.B16, V19.B16, V17.B16
-	VSHL $16, V19.S4, V19.S4
-	FMOVQ 48(R2), F20
-	VAND V16.B16, V20.B16, V18.B16
-	VSHL $16, V20.S4, V20.S4
-	FMOVQ 48(R3), F21
-	VFMLA V21.S4, V17.S4, V3.S4
-	VFMLA V21.S4, V18.S4, V7.S4
-	FMOVQ 112(R3), F21
-	VFMLA V21.S4, V19.S4, V3.S4
-	VFMLA V21.S4, V20.S4, V7.S4
-	FMOVQ 48(R4), F21
-	VFMLA V21.S4, V17.S4, V11.S4
-	VFMLA V21.S4, V18.S4, V15.S4
-	FMOVQ 112(R4), F21
-	VFMLA V21.S4, V19.S4, V11.S4
-	VFMLA V21.S4, V20.S4, V15.S4
-	ADD $64, R1, R1
-	ADD $64, R2, R2
-	ADD $128, R3, R3
-	ADD $128, R4, R4
-	SUBS $32, R0, R0
-	BNE loop1
-	MOVD y+32(FP), R7
-	MOVD ldy+40(FP), R8
-	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
-	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
-	WORD $0x4e27d4a5 // fadd v5.4s, v5.4s, v7.4s
-	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
-	WORD $0x6e24d400 // faddp v0.4s, v0.4s, v4.4s
-	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
-	FMOVD F0, 0(R7)
-	ADD R8<<2, R7, R7
-	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
-	WORD $0x4e2bd529 // fadd v9.4s, v9.4s, v11.4s
-	WORD $0x6e29d508 // faddp v8.4s, v8.4s, v9.4s
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x6e2dd58c // faddp v12.4s, v12.4s, v13.4s
-	WORD $0x6e2cd508 // faddp v8.4s, v8.4s, v12.4s
-	WORD $0x6e28d508 // faddp v8.4s, v8.4s, v8.4s
-	FMOVD F8, 0(R7)
-	RET
-
-// func bf16Dots2Native(w, x **byte, n, next int, y *float32, ldy int)
-TEXT ·bf16Dots2Native(SB), NOSPLIT, $0-48
-	MOVD w+0(FP), R0
-	MOVD 0(R0), R1
-	MOVD 8(R0), R2
-	MOVD x+8(FP), R0
-	MOVD 0(R0), R3
-	MOVD 8(R0), R4
-	MOVD n+16(FP), R0
-	MOVD next+24(FP), R5
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	VEOR V2.B16, V2.B16, V2.B16
-	VEOR V3.B16, V3.B16, V3.B16
-	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
-	VEOR V8.B16, V8.B16, V8.B16
-	VEOR V9.B16, V9.B16, V9.B16
-	VEOR V10.B16, V10.B16, V10.B16
-	VEOR V11.B16, V11.B16, V11.B16
-	VEOR V12.B16, V12.B16, V12.B16
-	VEOR V13.B16, V13.B16, V13.B16
-	VEOR V14.B16, V14.B16, V14.B16
-	VEOR V15.B16, V15.B16, V15.B16
-loop1:
-	ADD R5, R1, R6
-	PRFM 0(R6), PLDL1KEEP
-	ADD R5, R2, R6
-	PRFM 0(R6), PLDL1KEEP
-	FMOVQ 0(R1), F16
-	FMOVQ 0(R2), F17
-	FMOVQ 0(R3), F18
-	WORD $0x6ed2fe00 // bfmlalt v0.4s, v16.8h, v18.8h
-	WORD $0x2ed2fe00 // bfmlalb v0.4s, v16.8h, v18.8h
-	WORD $0x6ed2fe24 // bfmlalt v4.4s, v17.8h, v18.8h
-	WORD $0x2ed2fe24 // bfmlalb v4.4s, v17.8h, v18.8h
-	FMOVQ 0(R4), F18
-	WORD $0x6ed2fe08 // bfmlalt v8.4s, v16.8h, v18.8h
-	WORD $0x2ed2fe08 // bfmlalb v8.4s, v16.8h, v18.8h
-	WORD $0x6ed2fe2c // bfmlalt v12.4s, v17.8h, v18.8h
-	WORD $0x2ed2fe2c // bfmlalb v12.4s, v17.8h, v18.8h
-	FMOVQ 16(R1), F16
-	FMOVQ 16(R2), F17
-	FMOVQ 16(R3), F18
-	WORD $0x6ed2fe01 // bfmlalt v1.4s, v16.8h, v18.8h
-	WORD $0x2ed2fe01 // bfmlalb v1.4s, v16.8h, v18.8h
-	WORD $0x6ed2fe25 // bfmlalt v5.4s, v17.8h, v18.8h
-	WORD $0x2ed2fe25 // bfmlalb v5.4s, v17.8h, v18.8h
-	FMOVQ 16(R4), F18
-	WORD $0x6ed2fe09 // bfmlalt v9.4s, v16.8h, v18.8h
-	WORD $0x2ed2fe09 // bfmlalb v9.4s, v16.8h, v18.8h
-	WORD $0x6ed2fe2d // bfmlalt v13.4s, v17.8h, v18.8h
-	WORD $0x2ed2fe2d // bfmlalb v13.4s, v17.8h, v18.8h
-	FMOVQ 32(R1), F16
-	FMOVQ 32(R2), F17
-	FMOVQ 32(R3), F18
-	WORD $0x6ed2fe02 // bfmlalt v2.4s, v16.8h, v18.8h
-	WORD $0x2ed2fe02 // bfmlalb v2.4s, v16.8h, v18.8h
-	WORD $0x6ed2fe26 // bfmlalt v6.4s, v17.8h, v18.8h
-	WORD $0x2ed2fe26 // bfmlalb v6.4s, v17.8h, v18.8h
-	FMOVQ 32(R4), F18
-	WORD $0x6ed2fe0a // bfmlalt v10.4s, v16.8h, v18.8h
-	WORD $0x2ed2fe0a // bfmlalb v10.4s, v16.8h, v18.8h
-	WORD $0x6ed2fe2e // bfmlalt v14.4s, v17.8h, v18.8h
-	WORD $0x2ed2fe2e // bfmlalb v14.4s, v17.8h, v18.8h
-	FMOVQ 48(R1), F16
-	FMOVQ 48(R2), F17
-	FMOVQ 48(R3), F18
-	WORD $0x6ed2fe03 // bfmlalt v3.4s, v16.8h, v18.8h
-	WORD $0x2ed2fe03 // bfmlalb v3.4s, v16.8h, v18.8h
-	WORD $0x6ed2fe27 // bfmlalt v7.4s, v17.8h, v18.8h
-	WORD $0x2ed2fe27 // bfmlalb v7.4s, v17.8h, v18.8h
-	FMOVQ 48(R4), F18
-	WORD $0x6ed2fe0b // bfmlalt v11.4s, v16.8h, v18.8h
-	WORD $0x2ed2fe0b // bfmlalb v11.4s, v16.8h, v18.8h
-	WORD $0x6ed2fe2f // bfmlalt v15.4s, v17.8h, v18.8h
-	WORD $0x2ed2fe2f // bfmlalb v15.4s, v17.8h, v18.8h
-	ADD $64, R1, R1
-	ADD $64, R2, R2
-	ADD $64, R3, R3
-	ADD $64, R4, R4
-	SUBS $32, R0, R0
-	BNE loop1
-	MOVD y+32(FP), R7
-	MOVD ldy+40(FP), R8
-	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
-	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
-	WORD $0x4e27d4a5 // fadd v5.4s, v5.4s, v7.4s
-	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
-	WORD $0x6e24d400 // faddp v0.4s, v0.4s, v4.4s
-	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
-	FMOVD F0, 0(R7)
-	ADD R8<<2, R7, R7
-	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
-	WORD $0x4e2bd529 // fadd v9.4s, v9.4s, v11.4s
-	WORD $0x6e29d508 // faddp v8.4s, v8.4s, v9.4s
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x6e2dd58c // faddp v12.4s, v12.4s, v13.4s
-	WORD $0x6e2cd508 // faddp v8.4s, v8.4s, v12.4s
-	WORD $0x6e28d508 // faddp v8.4s, v8.4s, v8.4s
-	FMOVD F8, 0(R7)
 	RET
 
 // func dotsBF163(w, x **byte, n, next int, y *float32, ldy int)
@@ -24850,200 +24450,2360 @@ loop2:
 	BNE loop1
 	RET
 
-// func bf16Dots3(w, x **byte, n, next int, y *float32, ldy int)
-TEXT ·bf16Dots3(SB), NOSPLIT, $0-48
+// func bf16Float1(w, a *byte, nb int, y *float32)
+TEXT ·bf16Float1(SB), NOSPLIT, $0-32
 	MOVD w+0(FP), R0
-	MOVD 0(R0), R1
-	MOVD 8(R0), R2
-	MOVD x+8(FP), R0
-	MOVD 0(R0), R3
-	MOVD 8(R0), R4
-	MOVD 16(R0), R5
-	MOVD n+16(FP), R0
-	MOVD next+24(FP), R6
-	VEOR V0.B16, V0.B16, V0.B16
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
 	VEOR V1.B16, V1.B16, V1.B16
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 	VEOR V4.B16, V4.B16, V4.B16
-	VEOR V5.B16, V5.B16, V5.B16
-	VEOR V6.B16, V6.B16, V6.B16
-	VEOR V7.B16, V7.B16, V7.B16
-	VEOR V8.B16, V8.B16, V8.B16
-	VEOR V9.B16, V9.B16, V9.B16
-	VEOR V10.B16, V10.B16, V10.B16
-	VEOR V11.B16, V11.B16, V11.B16
-	VEOR V12.B16, V12.B16, V12.B16
-	VEOR V13.B16, V13.B16, V13.B16
-	VEOR V14.B16, V14.B16, V14.B16
-	VEOR V15.B16, V15.B16, V15.B16
-	VEOR V16.B16, V16.B16, V16.B16
-	VEOR V17.B16, V17.B16, V17.B16
-	VEOR V18.B16, V18.B16, V18.B16
-	VEOR V19.B16, V19.B16, V19.B16
-	VEOR V20.B16, V20.B16, V20.B16
-	VEOR V21.B16, V21.B16, V21.B16
-	VEOR V22.B16, V22.B16, V22.B16
-	VEOR V23.B16, V23.B16, V23.B16
-	MOVD $0xffff0000, R8
-	VDUP R8, V24.S4
+	MOVD $0xffff0000, R6
+	VDUP R6, V5.S4
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
 loop1:
-	ADD R6, R1, R7
-	PRFM 0(R7), PLDL1KEEP
-	ADD R6, R2, R7
-	PRFM 0(R7), PLDL1KEEP
-	FMOVQ 0(R1), F27
-	VAND V24.B16, V27.B16, V25.B16
-	VSHL $16, V27.S4, V27.S4
-	FMOVQ 0(R2), F28
-	VAND V24.B16, V28.B16, V26.B16
-	VSHL $16, V28.S4, V28.S4
-	FMOVQ 0(R3), F29
-	VFMLA V29.S4, V25.S4, V0.S4
-	VFMLA V29.S4, V26.S4, V4.S4
-	FMOVQ 64(R3), F29
-	VFMLA V29.S4, V27.S4, V0.S4
-	VFMLA V29.S4, V28.S4, V4.S4
-	FMOVQ 0(R4), F29
-	VFMLA V29.S4, V25.S4, V8.S4
-	VFMLA V29.S4, V26.S4, V12.S4
-	FMOVQ 64(R4), F29
-	VFMLA V29.S4, V27.S4, V8.S4
-	VFMLA V29.S4, V28.S4, V12.S4
-	FMOVQ 0(R5), F29
-	VFMLA V29.S4, V25.S4, V16.S4
-	VFMLA V29.S4, V26.S4, V20.S4
-	FMOVQ 64(R5), F29
-	VFMLA V29.S4, V27.S4, V16.S4
-	VFMLA V29.S4, V28.S4, V20.S4
-	FMOVQ 16(R1), F27
-	VAND V24.B16, V27.B16, V25.B16
-	VSHL $16, V27.S4, V27.S4
-	FMOVQ 16(R2), F28
-	VAND V24.B16, V28.B16, V26.B16
-	VSHL $16, V28.S4, V28.S4
-	FMOVQ 16(R3), F29
-	VFMLA V29.S4, V25.S4, V1.S4
-	VFMLA V29.S4, V26.S4, V5.S4
-	FMOVQ 80(R3), F29
-	VFMLA V29.S4, V27.S4, V1.S4
-	VFMLA V29.S4, V28.S4, V5.S4
-	FMOVQ 16(R4), F29
-	VFMLA V29.S4, V25.S4, V9.S4
-	VFMLA V29.S4, V26.S4, V13.S4
-	FMOVQ 80(R4), F29
-	VFMLA V29.S4, V27.S4, V9.S4
-	VFMLA V29.S4, V28.S4, V13.S4
-	FMOVQ 16(R5), F29
-	VFMLA V29.S4, V25.S4, V17.S4
-	VFMLA V29.S4, V26.S4, V21.S4
-	FMOVQ 80(R5), F29
-	VFMLA V29.S4, V27.S4, V17.S4
-	VFMLA V29.S4, V28.S4, V21.S4
-	FMOVQ 32(R1), F27
-	VAND V24.B16, V27.B16, V25.B16
-	VSHL $16, V27.S4, V27.S4
-	FMOVQ 32(R2), F28
-	VAND V24.B16, V28.B16, V26.B16
-	VSHL $16, V28.S4, V28.S4
-	FMOVQ 32(R3), F29
-	VFMLA V29.S4, V25.S4, V2.S4
-	VFMLA V29.S4, V26.S4, V6.S4
-	FMOVQ 96(R3), F29
-	VFMLA V29.S4, V27.S4, V2.S4
-	VFMLA V29.S4, V28.S4, V6.S4
-	FMOVQ 32(R4), F29
-	VFMLA V29.S4, V25.S4, V10.S4
-	VFMLA V29.S4, V26.S4, V14.S4
-	FMOVQ 96(R4), F29
-	VFMLA V29.S4, V27.S4, V10.S4
-	VFMLA V29.S4, V28.S4, V14.S4
-	FMOVQ 32(R5), F29
-	VFMLA V29.S4, V25.S4, V18.S4
-	VFMLA V29.S4, V26.S4, V22.S4
-	FMOVQ 96(R5), F29
-	VFMLA V29.S4, V27.S4, V18.S4
-	VFMLA V29.S4, V28.S4, V22.S4
-	FMOVQ 48(R1), F27
-	VAND V24.B16, V27.B16, V25.B16
-	VSHL $16, V27.S4, V27.S4
-	FMOVQ 48(R2), F28
-	VAND V24.B16, V28.B16, V26.B16
-	VSHL $16, V28.S4, V28.S4
-	FMOVQ 48(R3), F29
-	VFMLA V29.S4, V25.S4, V3.S4
-	VFMLA V29.S4, V26.S4, V7.S4
-	FMOVQ 112(R3), F29
-	VFMLA V29.S4, V27.S4, V3.S4
-	VFMLA V29.S4, V28.S4, V7.S4
-	FMOVQ 48(R4), F29
-	VFMLA V29.S4, V25.S4, V11.S4
-	VFMLA V29.S4, V26.S4, V15.S4
-	FMOVQ 112(R4), F29
-	VFMLA V29.S4, V27.S4, V11.S4
-	VFMLA V29.S4, V28.S4, V15.S4
-	FMOVQ 48(R5), F29
-	VFMLA V29.S4, V25.S4, V19.S4
-	VFMLA V29.S4, V26.S4, V23.S4
-	FMOVQ 112(R5), F29
-	VFMLA V29.S4, V27.S4, V19.S4
-	VFMLA V29.S4, V28.S4, V23.S4
-	ADD $64, R1, R1
-	ADD $64, R2, R2
-	ADD $128, R3, R3
-	ADD $128, R4, R4
-	ADD $128, R5, R5
-	SUBS $32, R0, R0
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 0(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e1 // fmla v1.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c1 // fmla v1.4s, v6.4s, v0.s[0]
+	FMOVQ 16(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e2 // fmla v2.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c2 // fmla v2.4s, v6.4s, v0.s[0]
+	FMOVQ 32(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e3 // fmla v3.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c3 // fmla v3.4s, v6.4s, v0.s[0]
+	FMOVQ 48(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e4 // fmla v4.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c4 // fmla v4.4s, v6.4s, v0.s[0]
+	FMOVQ 64(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e1 // fmla v1.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c1 // fmla v1.4s, v6.4s, v0.s[2]
+	FMOVQ 80(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e2 // fmla v2.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c2 // fmla v2.4s, v6.4s, v0.s[2]
+	FMOVQ 96(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e3 // fmla v3.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c3 // fmla v3.4s, v6.4s, v0.s[2]
+	FMOVQ 112(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e4 // fmla v4.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c4 // fmla v4.4s, v6.4s, v0.s[2]
+	FMOVQ 16(R1), F0
+	FMOVQ 128(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e1 // fmla v1.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c1 // fmla v1.4s, v6.4s, v0.s[0]
+	FMOVQ 144(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e2 // fmla v2.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c2 // fmla v2.4s, v6.4s, v0.s[0]
+	FMOVQ 160(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e3 // fmla v3.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c3 // fmla v3.4s, v6.4s, v0.s[0]
+	FMOVQ 176(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e4 // fmla v4.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c4 // fmla v4.4s, v6.4s, v0.s[0]
+	FMOVQ 192(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e1 // fmla v1.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c1 // fmla v1.4s, v6.4s, v0.s[2]
+	FMOVQ 208(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e2 // fmla v2.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c2 // fmla v2.4s, v6.4s, v0.s[2]
+	FMOVQ 224(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e3 // fmla v3.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c3 // fmla v3.4s, v6.4s, v0.s[2]
+	FMOVQ 240(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e4 // fmla v4.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c4 // fmla v4.4s, v6.4s, v0.s[2]
+	FMOVQ 32(R1), F0
+	FMOVQ 256(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e1 // fmla v1.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c1 // fmla v1.4s, v6.4s, v0.s[0]
+	FMOVQ 272(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e2 // fmla v2.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c2 // fmla v2.4s, v6.4s, v0.s[0]
+	FMOVQ 288(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e3 // fmla v3.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c3 // fmla v3.4s, v6.4s, v0.s[0]
+	FMOVQ 304(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e4 // fmla v4.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c4 // fmla v4.4s, v6.4s, v0.s[0]
+	FMOVQ 320(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e1 // fmla v1.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c1 // fmla v1.4s, v6.4s, v0.s[2]
+	FMOVQ 336(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e2 // fmla v2.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c2 // fmla v2.4s, v6.4s, v0.s[2]
+	FMOVQ 352(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e3 // fmla v3.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c3 // fmla v3.4s, v6.4s, v0.s[2]
+	FMOVQ 368(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e4 // fmla v4.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c4 // fmla v4.4s, v6.4s, v0.s[2]
+	FMOVQ 48(R1), F0
+	FMOVQ 384(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e1 // fmla v1.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c1 // fmla v1.4s, v6.4s, v0.s[0]
+	FMOVQ 400(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e2 // fmla v2.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c2 // fmla v2.4s, v6.4s, v0.s[0]
+	FMOVQ 416(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e3 // fmla v3.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c3 // fmla v3.4s, v6.4s, v0.s[0]
+	FMOVQ 432(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e4 // fmla v4.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c4 // fmla v4.4s, v6.4s, v0.s[0]
+	FMOVQ 448(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e1 // fmla v1.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c1 // fmla v1.4s, v6.4s, v0.s[2]
+	FMOVQ 464(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e2 // fmla v2.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c2 // fmla v2.4s, v6.4s, v0.s[2]
+	FMOVQ 480(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e3 // fmla v3.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c3 // fmla v3.4s, v6.4s, v0.s[2]
+	FMOVQ 496(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e4 // fmla v4.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c4 // fmla v4.4s, v6.4s, v0.s[2]
+	FMOVQ 64(R1), F0
+	FMOVQ 512(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e1 // fmla v1.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c1 // fmla v1.4s, v6.4s, v0.s[0]
+	FMOVQ 528(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e2 // fmla v2.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c2 // fmla v2.4s, v6.4s, v0.s[0]
+	FMOVQ 544(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e3 // fmla v3.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c3 // fmla v3.4s, v6.4s, v0.s[0]
+	FMOVQ 560(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e4 // fmla v4.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c4 // fmla v4.4s, v6.4s, v0.s[0]
+	FMOVQ 576(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e1 // fmla v1.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c1 // fmla v1.4s, v6.4s, v0.s[2]
+	FMOVQ 592(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e2 // fmla v2.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c2 // fmla v2.4s, v6.4s, v0.s[2]
+	FMOVQ 608(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e3 // fmla v3.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c3 // fmla v3.4s, v6.4s, v0.s[2]
+	FMOVQ 624(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e4 // fmla v4.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c4 // fmla v4.4s, v6.4s, v0.s[2]
+	FMOVQ 80(R1), F0
+	FMOVQ 640(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e1 // fmla v1.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c1 // fmla v1.4s, v6.4s, v0.s[0]
+	FMOVQ 656(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e2 // fmla v2.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c2 // fmla v2.4s, v6.4s, v0.s[0]
+	FMOVQ 672(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e3 // fmla v3.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c3 // fmla v3.4s, v6.4s, v0.s[0]
+	FMOVQ 688(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e4 // fmla v4.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c4 // fmla v4.4s, v6.4s, v0.s[0]
+	FMOVQ 704(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e1 // fmla v1.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c1 // fmla v1.4s, v6.4s, v0.s[2]
+	FMOVQ 720(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e2 // fmla v2.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c2 // fmla v2.4s, v6.4s, v0.s[2]
+	FMOVQ 736(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e3 // fmla v3.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c3 // fmla v3.4s, v6.4s, v0.s[2]
+	FMOVQ 752(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e4 // fmla v4.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c4 // fmla v4.4s, v6.4s, v0.s[2]
+	FMOVQ 96(R1), F0
+	FMOVQ 768(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e1 // fmla v1.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c1 // fmla v1.4s, v6.4s, v0.s[0]
+	FMOVQ 784(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e2 // fmla v2.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c2 // fmla v2.4s, v6.4s, v0.s[0]
+	FMOVQ 800(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e3 // fmla v3.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c3 // fmla v3.4s, v6.4s, v0.s[0]
+	FMOVQ 816(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e4 // fmla v4.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c4 // fmla v4.4s, v6.4s, v0.s[0]
+	FMOVQ 832(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e1 // fmla v1.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c1 // fmla v1.4s, v6.4s, v0.s[2]
+	FMOVQ 848(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e2 // fmla v2.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c2 // fmla v2.4s, v6.4s, v0.s[2]
+	FMOVQ 864(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e3 // fmla v3.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c3 // fmla v3.4s, v6.4s, v0.s[2]
+	FMOVQ 880(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e4 // fmla v4.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c4 // fmla v4.4s, v6.4s, v0.s[2]
+	FMOVQ 112(R1), F0
+	FMOVQ 896(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e1 // fmla v1.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c1 // fmla v1.4s, v6.4s, v0.s[0]
+	FMOVQ 912(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e2 // fmla v2.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c2 // fmla v2.4s, v6.4s, v0.s[0]
+	FMOVQ 928(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e3 // fmla v3.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c3 // fmla v3.4s, v6.4s, v0.s[0]
+	FMOVQ 944(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa010e4 // fmla v4.4s, v7.4s, v0.s[1]
+	WORD $0x4f8010c4 // fmla v4.4s, v6.4s, v0.s[0]
+	FMOVQ 960(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e1 // fmla v1.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c1 // fmla v1.4s, v6.4s, v0.s[2]
+	FMOVQ 976(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e2 // fmla v2.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c2 // fmla v2.4s, v6.4s, v0.s[2]
+	FMOVQ 992(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e3 // fmla v3.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c3 // fmla v3.4s, v6.4s, v0.s[2]
+	FMOVQ 1008(R0), F6
+	VAND V5.B16, V6.B16, V7.B16
+	VSHL $16, V6.S4, V6.S4
+	WORD $0x4fa018e4 // fmla v4.4s, v7.4s, v0.s[3]
+	WORD $0x4f8018c4 // fmla v4.4s, v6.4s, v0.s[2]
+	ADD $1024, R0, R0
+	ADD $128, R1, R1
+	SUBS $1, R2, R2
 	BNE loop1
-	MOVD y+32(FP), R8
-	MOVD ldy+40(FP), R9
-	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
-	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
-	WORD $0x4e27d4a5 // fadd v5.4s, v5.4s, v7.4s
-	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
-	WORD $0x6e24d400 // faddp v0.4s, v0.4s, v4.4s
-	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
-	FMOVD F0, 0(R8)
-	ADD R9<<2, R8, R8
-	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
-	WORD $0x4e2bd529 // fadd v9.4s, v9.4s, v11.4s
-	WORD $0x6e29d508 // faddp v8.4s, v8.4s, v9.4s
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x6e2dd58c // faddp v12.4s, v12.4s, v13.4s
-	WORD $0x6e2cd508 // faddp v8.4s, v8.4s, v12.4s
-	WORD $0x6e28d508 // faddp v8.4s, v8.4s, v8.4s
-	FMOVD F8, 0(R8)
-	ADD R9<<2, R8, R8
-	WORD $0x4e32d610 // fadd v16.4s, v16.4s, v18.4s
-	WORD $0x4e33d631 // fadd v17.4s, v17.4s, v19.4s
-	WORD $0x6e31d610 // faddp v16.4s, v16.4s, v17.4s
-	WORD $0x4e36d694 // fadd v20.4s, v20.4s, v22.4s
-	WORD $0x4e37d6b5 // fadd v21.4s, v21.4s, v23.4s
-	WORD $0x6e35d694 // faddp v20.4s, v20.4s, v21.4s
-	WORD $0x6e34d610 // faddp v16.4s, v16.4s, v20.4s
-	WORD $0x6e30d610 // faddp v16.4s, v16.4s, v16.4s
-	FMOVD F16, 0(R8)
+	MOVD R4, FPCR
+	FMOVQ F1, 0(R3)
+	FMOVQ F2, 16(R3)
+	FMOVQ F3, 32(R3)
+	FMOVQ F4, 48(R3)
 	RET
 
-// func bf16Dots3Native(w, x **byte, n, next int, y *float32, ldy int)
-TEXT ·bf16Dots3Native(SB), NOSPLIT, $0-48
+// func bf16Float2(w, a *byte, nb int, y *float32)
+TEXT ·bf16Float2(SB), NOSPLIT, $0-32
 	MOVD w+0(FP), R0
-	MOVD 0(R0), R1
-	MOVD 8(R0), R2
-	MOVD x+8(FP), R0
-	MOVD 0(R0), R3
-	MOVD 8(R0), R4
-	MOVD 16(R0), R5
-	MOVD n+16(FP), R0
-	MOVD next+24(FP), R6
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	MOVD $0xffff0000, R6
+	VDUP R6, V10.S4
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
+loop1:
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 128(R1), F1
+	FMOVQ 0(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01182 // fmla v2.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11183 // fmla v3.4s, v12.4s, v1.s[1]
+	WORD $0x4f801162 // fmla v2.4s, v11.4s, v0.s[0]
+	WORD $0x4f811163 // fmla v3.4s, v11.4s, v1.s[0]
+	FMOVQ 16(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01184 // fmla v4.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11185 // fmla v5.4s, v12.4s, v1.s[1]
+	WORD $0x4f801164 // fmla v4.4s, v11.4s, v0.s[0]
+	WORD $0x4f811165 // fmla v5.4s, v11.4s, v1.s[0]
+	FMOVQ 32(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01186 // fmla v6.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11187 // fmla v7.4s, v12.4s, v1.s[1]
+	WORD $0x4f801166 // fmla v6.4s, v11.4s, v0.s[0]
+	WORD $0x4f811167 // fmla v7.4s, v11.4s, v1.s[0]
+	FMOVQ 48(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01188 // fmla v8.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11189 // fmla v9.4s, v12.4s, v1.s[1]
+	WORD $0x4f801168 // fmla v8.4s, v11.4s, v0.s[0]
+	WORD $0x4f811169 // fmla v9.4s, v11.4s, v1.s[0]
+	FMOVQ 64(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01982 // fmla v2.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11983 // fmla v3.4s, v12.4s, v1.s[3]
+	WORD $0x4f801962 // fmla v2.4s, v11.4s, v0.s[2]
+	WORD $0x4f811963 // fmla v3.4s, v11.4s, v1.s[2]
+	FMOVQ 80(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01984 // fmla v4.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11985 // fmla v5.4s, v12.4s, v1.s[3]
+	WORD $0x4f801964 // fmla v4.4s, v11.4s, v0.s[2]
+	WORD $0x4f811965 // fmla v5.4s, v11.4s, v1.s[2]
+	FMOVQ 96(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01986 // fmla v6.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11987 // fmla v7.4s, v12.4s, v1.s[3]
+	WORD $0x4f801966 // fmla v6.4s, v11.4s, v0.s[2]
+	WORD $0x4f811967 // fmla v7.4s, v11.4s, v1.s[2]
+	FMOVQ 112(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01988 // fmla v8.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11989 // fmla v9.4s, v12.4s, v1.s[3]
+	WORD $0x4f801968 // fmla v8.4s, v11.4s, v0.s[2]
+	WORD $0x4f811969 // fmla v9.4s, v11.4s, v1.s[2]
+	FMOVQ 16(R1), F0
+	FMOVQ 144(R1), F1
+	FMOVQ 128(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01182 // fmla v2.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11183 // fmla v3.4s, v12.4s, v1.s[1]
+	WORD $0x4f801162 // fmla v2.4s, v11.4s, v0.s[0]
+	WORD $0x4f811163 // fmla v3.4s, v11.4s, v1.s[0]
+	FMOVQ 144(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01184 // fmla v4.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11185 // fmla v5.4s, v12.4s, v1.s[1]
+	WORD $0x4f801164 // fmla v4.4s, v11.4s, v0.s[0]
+	WORD $0x4f811165 // fmla v5.4s, v11.4s, v1.s[0]
+	FMOVQ 160(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01186 // fmla v6.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11187 // fmla v7.4s, v12.4s, v1.s[1]
+	WORD $0x4f801166 // fmla v6.4s, v11.4s, v0.s[0]
+	WORD $0x4f811167 // fmla v7.4s, v11.4s, v1.s[0]
+	FMOVQ 176(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01188 // fmla v8.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11189 // fmla v9.4s, v12.4s, v1.s[1]
+	WORD $0x4f801168 // fmla v8.4s, v11.4s, v0.s[0]
+	WORD $0x4f811169 // fmla v9.4s, v11.4s, v1.s[0]
+	FMOVQ 192(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01982 // fmla v2.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11983 // fmla v3.4s, v12.4s, v1.s[3]
+	WORD $0x4f801962 // fmla v2.4s, v11.4s, v0.s[2]
+	WORD $0x4f811963 // fmla v3.4s, v11.4s, v1.s[2]
+	FMOVQ 208(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01984 // fmla v4.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11985 // fmla v5.4s, v12.4s, v1.s[3]
+	WORD $0x4f801964 // fmla v4.4s, v11.4s, v0.s[2]
+	WORD $0x4f811965 // fmla v5.4s, v11.4s, v1.s[2]
+	FMOVQ 224(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01986 // fmla v6.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11987 // fmla v7.4s, v12.4s, v1.s[3]
+	WORD $0x4f801966 // fmla v6.4s, v11.4s, v0.s[2]
+	WORD $0x4f811967 // fmla v7.4s, v11.4s, v1.s[2]
+	FMOVQ 240(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01988 // fmla v8.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11989 // fmla v9.4s, v12.4s, v1.s[3]
+	WORD $0x4f801968 // fmla v8.4s, v11.4s, v0.s[2]
+	WORD $0x4f811969 // fmla v9.4s, v11.4s, v1.s[2]
+	FMOVQ 32(R1), F0
+	FMOVQ 160(R1), F1
+	FMOVQ 256(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01182 // fmla v2.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11183 // fmla v3.4s, v12.4s, v1.s[1]
+	WORD $0x4f801162 // fmla v2.4s, v11.4s, v0.s[0]
+	WORD $0x4f811163 // fmla v3.4s, v11.4s, v1.s[0]
+	FMOVQ 272(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01184 // fmla v4.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11185 // fmla v5.4s, v12.4s, v1.s[1]
+	WORD $0x4f801164 // fmla v4.4s, v11.4s, v0.s[0]
+	WORD $0x4f811165 // fmla v5.4s, v11.4s, v1.s[0]
+	FMOVQ 288(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01186 // fmla v6.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11187 // fmla v7.4s, v12.4s, v1.s[1]
+	WORD $0x4f801166 // fmla v6.4s, v11.4s, v0.s[0]
+	WORD $0x4f811167 // fmla v7.4s, v11.4s, v1.s[0]
+	FMOVQ 304(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01188 // fmla v8.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11189 // fmla v9.4s, v12.4s, v1.s[1]
+	WORD $0x4f801168 // fmla v8.4s, v11.4s, v0.s[0]
+	WORD $0x4f811169 // fmla v9.4s, v11.4s, v1.s[0]
+	FMOVQ 320(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01982 // fmla v2.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11983 // fmla v3.4s, v12.4s, v1.s[3]
+	WORD $0x4f801962 // fmla v2.4s, v11.4s, v0.s[2]
+	WORD $0x4f811963 // fmla v3.4s, v11.4s, v1.s[2]
+	FMOVQ 336(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01984 // fmla v4.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11985 // fmla v5.4s, v12.4s, v1.s[3]
+	WORD $0x4f801964 // fmla v4.4s, v11.4s, v0.s[2]
+	WORD $0x4f811965 // fmla v5.4s, v11.4s, v1.s[2]
+	FMOVQ 352(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01986 // fmla v6.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11987 // fmla v7.4s, v12.4s, v1.s[3]
+	WORD $0x4f801966 // fmla v6.4s, v11.4s, v0.s[2]
+	WORD $0x4f811967 // fmla v7.4s, v11.4s, v1.s[2]
+	FMOVQ 368(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01988 // fmla v8.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11989 // fmla v9.4s, v12.4s, v1.s[3]
+	WORD $0x4f801968 // fmla v8.4s, v11.4s, v0.s[2]
+	WORD $0x4f811969 // fmla v9.4s, v11.4s, v1.s[2]
+	FMOVQ 48(R1), F0
+	FMOVQ 176(R1), F1
+	FMOVQ 384(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01182 // fmla v2.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11183 // fmla v3.4s, v12.4s, v1.s[1]
+	WORD $0x4f801162 // fmla v2.4s, v11.4s, v0.s[0]
+	WORD $0x4f811163 // fmla v3.4s, v11.4s, v1.s[0]
+	FMOVQ 400(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01184 // fmla v4.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11185 // fmla v5.4s, v12.4s, v1.s[1]
+	WORD $0x4f801164 // fmla v4.4s, v11.4s, v0.s[0]
+	WORD $0x4f811165 // fmla v5.4s, v11.4s, v1.s[0]
+	FMOVQ 416(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01186 // fmla v6.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11187 // fmla v7.4s, v12.4s, v1.s[1]
+	WORD $0x4f801166 // fmla v6.4s, v11.4s, v0.s[0]
+	WORD $0x4f811167 // fmla v7.4s, v11.4s, v1.s[0]
+	FMOVQ 432(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01188 // fmla v8.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11189 // fmla v9.4s, v12.4s, v1.s[1]
+	WORD $0x4f801168 // fmla v8.4s, v11.4s, v0.s[0]
+	WORD $0x4f811169 // fmla v9.4s, v11.4s, v1.s[0]
+	FMOVQ 448(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01982 // fmla v2.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11983 // fmla v3.4s, v12.4s, v1.s[3]
+	WORD $0x4f801962 // fmla v2.4s, v11.4s, v0.s[2]
+	WORD $0x4f811963 // fmla v3.4s, v11.4s, v1.s[2]
+	FMOVQ 464(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01984 // fmla v4.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11985 // fmla v5.4s, v12.4s, v1.s[3]
+	WORD $0x4f801964 // fmla v4.4s, v11.4s, v0.s[2]
+	WORD $0x4f811965 // fmla v5.4s, v11.4s, v1.s[2]
+	FMOVQ 480(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01986 // fmla v6.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11987 // fmla v7.4s, v12.4s, v1.s[3]
+	WORD $0x4f801966 // fmla v6.4s, v11.4s, v0.s[2]
+	WORD $0x4f811967 // fmla v7.4s, v11.4s, v1.s[2]
+	FMOVQ 496(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01988 // fmla v8.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11989 // fmla v9.4s, v12.4s, v1.s[3]
+	WORD $0x4f801968 // fmla v8.4s, v11.4s, v0.s[2]
+	WORD $0x4f811969 // fmla v9.4s, v11.4s, v1.s[2]
+	FMOVQ 64(R1), F0
+	FMOVQ 192(R1), F1
+	FMOVQ 512(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01182 // fmla v2.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11183 // fmla v3.4s, v12.4s, v1.s[1]
+	WORD $0x4f801162 // fmla v2.4s, v11.4s, v0.s[0]
+	WORD $0x4f811163 // fmla v3.4s, v11.4s, v1.s[0]
+	FMOVQ 528(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01184 // fmla v4.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11185 // fmla v5.4s, v12.4s, v1.s[1]
+	WORD $0x4f801164 // fmla v4.4s, v11.4s, v0.s[0]
+	WORD $0x4f811165 // fmla v5.4s, v11.4s, v1.s[0]
+	FMOVQ 544(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01186 // fmla v6.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11187 // fmla v7.4s, v12.4s, v1.s[1]
+	WORD $0x4f801166 // fmla v6.4s, v11.4s, v0.s[0]
+	WORD $0x4f811167 // fmla v7.4s, v11.4s, v1.s[0]
+	FMOVQ 560(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01188 // fmla v8.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11189 // fmla v9.4s, v12.4s, v1.s[1]
+	WORD $0x4f801168 // fmla v8.4s, v11.4s, v0.s[0]
+	WORD $0x4f811169 // fmla v9.4s, v11.4s, v1.s[0]
+	FMOVQ 576(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01982 // fmla v2.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11983 // fmla v3.4s, v12.4s, v1.s[3]
+	WORD $0x4f801962 // fmla v2.4s, v11.4s, v0.s[2]
+	WORD $0x4f811963 // fmla v3.4s, v11.4s, v1.s[2]
+	FMOVQ 592(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01984 // fmla v4.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11985 // fmla v5.4s, v12.4s, v1.s[3]
+	WORD $0x4f801964 // fmla v4.4s, v11.4s, v0.s[2]
+	WORD $0x4f811965 // fmla v5.4s, v11.4s, v1.s[2]
+	FMOVQ 608(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01986 // fmla v6.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11987 // fmla v7.4s, v12.4s, v1.s[3]
+	WORD $0x4f801966 // fmla v6.4s, v11.4s, v0.s[2]
+	WORD $0x4f811967 // fmla v7.4s, v11.4s, v1.s[2]
+	FMOVQ 624(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01988 // fmla v8.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11989 // fmla v9.4s, v12.4s, v1.s[3]
+	WORD $0x4f801968 // fmla v8.4s, v11.4s, v0.s[2]
+	WORD $0x4f811969 // fmla v9.4s, v11.4s, v1.s[2]
+	FMOVQ 80(R1), F0
+	FMOVQ 208(R1), F1
+	FMOVQ 640(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01182 // fmla v2.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11183 // fmla v3.4s, v12.4s, v1.s[1]
+	WORD $0x4f801162 // fmla v2.4s, v11.4s, v0.s[0]
+	WORD $0x4f811163 // fmla v3.4s, v11.4s, v1.s[0]
+	FMOVQ 656(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01184 // fmla v4.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11185 // fmla v5.4s, v12.4s, v1.s[1]
+	WORD $0x4f801164 // fmla v4.4s, v11.4s, v0.s[0]
+	WORD $0x4f811165 // fmla v5.4s, v11.4s, v1.s[0]
+	FMOVQ 672(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01186 // fmla v6.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11187 // fmla v7.4s, v12.4s, v1.s[1]
+	WORD $0x4f801166 // fmla v6.4s, v11.4s, v0.s[0]
+	WORD $0x4f811167 // fmla v7.4s, v11.4s, v1.s[0]
+	FMOVQ 688(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01188 // fmla v8.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11189 // fmla v9.4s, v12.4s, v1.s[1]
+	WORD $0x4f801168 // fmla v8.4s, v11.4s, v0.s[0]
+	WORD $0x4f811169 // fmla v9.4s, v11.4s, v1.s[0]
+	FMOVQ 704(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01982 // fmla v2.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11983 // fmla v3.4s, v12.4s, v1.s[3]
+	WORD $0x4f801962 // fmla v2.4s, v11.4s, v0.s[2]
+	WORD $0x4f811963 // fmla v3.4s, v11.4s, v1.s[2]
+	FMOVQ 720(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01984 // fmla v4.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11985 // fmla v5.4s, v12.4s, v1.s[3]
+	WORD $0x4f801964 // fmla v4.4s, v11.4s, v0.s[2]
+	WORD $0x4f811965 // fmla v5.4s, v11.4s, v1.s[2]
+	FMOVQ 736(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01986 // fmla v6.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11987 // fmla v7.4s, v12.4s, v1.s[3]
+	WORD $0x4f801966 // fmla v6.4s, v11.4s, v0.s[2]
+	WORD $0x4f811967 // fmla v7.4s, v11.4s, v1.s[2]
+	FMOVQ 752(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01988 // fmla v8.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11989 // fmla v9.4s, v12.4s, v1.s[3]
+	WORD $0x4f801968 // fmla v8.4s, v11.4s, v0.s[2]
+	WORD $0x4f811969 // fmla v9.4s, v11.4s, v1.s[2]
+	FMOVQ 96(R1), F0
+	FMOVQ 224(R1), F1
+	FMOVQ 768(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01182 // fmla v2.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11183 // fmla v3.4s, v12.4s, v1.s[1]
+	WORD $0x4f801162 // fmla v2.4s, v11.4s, v0.s[0]
+	WORD $0x4f811163 // fmla v3.4s, v11.4s, v1.s[0]
+	FMOVQ 784(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01184 // fmla v4.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11185 // fmla v5.4s, v12.4s, v1.s[1]
+	WORD $0x4f801164 // fmla v4.4s, v11.4s, v0.s[0]
+	WORD $0x4f811165 // fmla v5.4s, v11.4s, v1.s[0]
+	FMOVQ 800(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01186 // fmla v6.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11187 // fmla v7.4s, v12.4s, v1.s[1]
+	WORD $0x4f801166 // fmla v6.4s, v11.4s, v0.s[0]
+	WORD $0x4f811167 // fmla v7.4s, v11.4s, v1.s[0]
+	FMOVQ 816(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01188 // fmla v8.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11189 // fmla v9.4s, v12.4s, v1.s[1]
+	WORD $0x4f801168 // fmla v8.4s, v11.4s, v0.s[0]
+	WORD $0x4f811169 // fmla v9.4s, v11.4s, v1.s[0]
+	FMOVQ 832(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01982 // fmla v2.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11983 // fmla v3.4s, v12.4s, v1.s[3]
+	WORD $0x4f801962 // fmla v2.4s, v11.4s, v0.s[2]
+	WORD $0x4f811963 // fmla v3.4s, v11.4s, v1.s[2]
+	FMOVQ 848(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01984 // fmla v4.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11985 // fmla v5.4s, v12.4s, v1.s[3]
+	WORD $0x4f801964 // fmla v4.4s, v11.4s, v0.s[2]
+	WORD $0x4f811965 // fmla v5.4s, v11.4s, v1.s[2]
+	FMOVQ 864(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01986 // fmla v6.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11987 // fmla v7.4s, v12.4s, v1.s[3]
+	WORD $0x4f801966 // fmla v6.4s, v11.4s, v0.s[2]
+	WORD $0x4f811967 // fmla v7.4s, v11.4s, v1.s[2]
+	FMOVQ 880(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01988 // fmla v8.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11989 // fmla v9.4s, v12.4s, v1.s[3]
+	WORD $0x4f801968 // fmla v8.4s, v11.4s, v0.s[2]
+	WORD $0x4f811969 // fmla v9.4s, v11.4s, v1.s[2]
+	FMOVQ 112(R1), F0
+	FMOVQ 240(R1), F1
+	FMOVQ 896(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01182 // fmla v2.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11183 // fmla v3.4s, v12.4s, v1.s[1]
+	WORD $0x4f801162 // fmla v2.4s, v11.4s, v0.s[0]
+	WORD $0x4f811163 // fmla v3.4s, v11.4s, v1.s[0]
+	FMOVQ 912(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01184 // fmla v4.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11185 // fmla v5.4s, v12.4s, v1.s[1]
+	WORD $0x4f801164 // fmla v4.4s, v11.4s, v0.s[0]
+	WORD $0x4f811165 // fmla v5.4s, v11.4s, v1.s[0]
+	FMOVQ 928(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01186 // fmla v6.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11187 // fmla v7.4s, v12.4s, v1.s[1]
+	WORD $0x4f801166 // fmla v6.4s, v11.4s, v0.s[0]
+	WORD $0x4f811167 // fmla v7.4s, v11.4s, v1.s[0]
+	FMOVQ 944(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01188 // fmla v8.4s, v12.4s, v0.s[1]
+	WORD $0x4fa11189 // fmla v9.4s, v12.4s, v1.s[1]
+	WORD $0x4f801168 // fmla v8.4s, v11.4s, v0.s[0]
+	WORD $0x4f811169 // fmla v9.4s, v11.4s, v1.s[0]
+	FMOVQ 960(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01982 // fmla v2.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11983 // fmla v3.4s, v12.4s, v1.s[3]
+	WORD $0x4f801962 // fmla v2.4s, v11.4s, v0.s[2]
+	WORD $0x4f811963 // fmla v3.4s, v11.4s, v1.s[2]
+	FMOVQ 976(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01984 // fmla v4.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11985 // fmla v5.4s, v12.4s, v1.s[3]
+	WORD $0x4f801964 // fmla v4.4s, v11.4s, v0.s[2]
+	WORD $0x4f811965 // fmla v5.4s, v11.4s, v1.s[2]
+	FMOVQ 992(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01986 // fmla v6.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11987 // fmla v7.4s, v12.4s, v1.s[3]
+	WORD $0x4f801966 // fmla v6.4s, v11.4s, v0.s[2]
+	WORD $0x4f811967 // fmla v7.4s, v11.4s, v1.s[2]
+	FMOVQ 1008(R0), F11
+	VAND V10.B16, V11.B16, V12.B16
+	VSHL $16, V11.S4, V11.S4
+	WORD $0x4fa01988 // fmla v8.4s, v12.4s, v0.s[3]
+	WORD $0x4fa11989 // fmla v9.4s, v12.4s, v1.s[3]
+	WORD $0x4f801968 // fmla v8.4s, v11.4s, v0.s[2]
+	WORD $0x4f811969 // fmla v9.4s, v11.4s, v1.s[2]
+	ADD $1024, R0, R0
+	ADD $256, R1, R1
+	SUBS $1, R2, R2
+	BNE loop1
+	MOVD R4, FPCR
+	FMOVQ F2, 0(R3)
+	FMOVQ F3, 64(R3)
+	FMOVQ F4, 16(R3)
+	FMOVQ F5, 80(R3)
+	FMOVQ F6, 32(R3)
+	FMOVQ F7, 96(R3)
+	FMOVQ F8, 48(R3)
+	FMOVQ F9, 112(R3)
+	RET
+
+// func bf16Float3(w, a *byte, nb int, y *float32)
+TEXT ·bf16Float3(SB), NOSPLIT, $0-32
+	MOVD w+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	MOVD $0xffff0000, R6
+	VDUP R6, V15.S4
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
+loop1:
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 128(R1), F1
+	FMOVQ 256(R1), F2
+	FMOVQ 0(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01223 // fmla v3.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11224 // fmla v4.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21225 // fmla v5.4s, v17.4s, v2.s[1]
+	WORD $0x4f801203 // fmla v3.4s, v16.4s, v0.s[0]
+	WORD $0x4f811204 // fmla v4.4s, v16.4s, v1.s[0]
+	WORD $0x4f821205 // fmla v5.4s, v16.4s, v2.s[0]
+	FMOVQ 16(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01226 // fmla v6.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11227 // fmla v7.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21228 // fmla v8.4s, v17.4s, v2.s[1]
+	WORD $0x4f801206 // fmla v6.4s, v16.4s, v0.s[0]
+	WORD $0x4f811207 // fmla v7.4s, v16.4s, v1.s[0]
+	WORD $0x4f821208 // fmla v8.4s, v16.4s, v2.s[0]
+	FMOVQ 32(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01229 // fmla v9.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122a // fmla v10.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122b // fmla v11.4s, v17.4s, v2.s[1]
+	WORD $0x4f801209 // fmla v9.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120a // fmla v10.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120b // fmla v11.4s, v16.4s, v2.s[0]
+	FMOVQ 48(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa0122c // fmla v12.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122d // fmla v13.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122e // fmla v14.4s, v17.4s, v2.s[1]
+	WORD $0x4f80120c // fmla v12.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120d // fmla v13.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120e // fmla v14.4s, v16.4s, v2.s[0]
+	FMOVQ 64(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a23 // fmla v3.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a24 // fmla v4.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a25 // fmla v5.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a03 // fmla v3.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a04 // fmla v4.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a05 // fmla v5.4s, v16.4s, v2.s[2]
+	FMOVQ 80(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a26 // fmla v6.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a27 // fmla v7.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a28 // fmla v8.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a06 // fmla v6.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a07 // fmla v7.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a08 // fmla v8.4s, v16.4s, v2.s[2]
+	FMOVQ 96(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a29 // fmla v9.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2a // fmla v10.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2b // fmla v11.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a09 // fmla v9.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0a // fmla v10.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0b // fmla v11.4s, v16.4s, v2.s[2]
+	FMOVQ 112(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a2c // fmla v12.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2d // fmla v13.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2e // fmla v14.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a0c // fmla v12.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0d // fmla v13.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0e // fmla v14.4s, v16.4s, v2.s[2]
+	FMOVQ 16(R1), F0
+	FMOVQ 144(R1), F1
+	FMOVQ 272(R1), F2
+	FMOVQ 128(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01223 // fmla v3.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11224 // fmla v4.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21225 // fmla v5.4s, v17.4s, v2.s[1]
+	WORD $0x4f801203 // fmla v3.4s, v16.4s, v0.s[0]
+	WORD $0x4f811204 // fmla v4.4s, v16.4s, v1.s[0]
+	WORD $0x4f821205 // fmla v5.4s, v16.4s, v2.s[0]
+	FMOVQ 144(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01226 // fmla v6.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11227 // fmla v7.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21228 // fmla v8.4s, v17.4s, v2.s[1]
+	WORD $0x4f801206 // fmla v6.4s, v16.4s, v0.s[0]
+	WORD $0x4f811207 // fmla v7.4s, v16.4s, v1.s[0]
+	WORD $0x4f821208 // fmla v8.4s, v16.4s, v2.s[0]
+	FMOVQ 160(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01229 // fmla v9.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122a // fmla v10.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122b // fmla v11.4s, v17.4s, v2.s[1]
+	WORD $0x4f801209 // fmla v9.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120a // fmla v10.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120b // fmla v11.4s, v16.4s, v2.s[0]
+	FMOVQ 176(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa0122c // fmla v12.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122d // fmla v13.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122e // fmla v14.4s, v17.4s, v2.s[1]
+	WORD $0x4f80120c // fmla v12.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120d // fmla v13.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120e // fmla v14.4s, v16.4s, v2.s[0]
+	FMOVQ 192(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a23 // fmla v3.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a24 // fmla v4.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a25 // fmla v5.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a03 // fmla v3.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a04 // fmla v4.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a05 // fmla v5.4s, v16.4s, v2.s[2]
+	FMOVQ 208(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a26 // fmla v6.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a27 // fmla v7.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a28 // fmla v8.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a06 // fmla v6.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a07 // fmla v7.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a08 // fmla v8.4s, v16.4s, v2.s[2]
+	FMOVQ 224(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a29 // fmla v9.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2a // fmla v10.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2b // fmla v11.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a09 // fmla v9.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0a // fmla v10.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0b // fmla v11.4s, v16.4s, v2.s[2]
+	FMOVQ 240(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a2c // fmla v12.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2d // fmla v13.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2e // fmla v14.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a0c // fmla v12.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0d // fmla v13.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0e // fmla v14.4s, v16.4s, v2.s[2]
+	FMOVQ 32(R1), F0
+	FMOVQ 160(R1), F1
+	FMOVQ 288(R1), F2
+	FMOVQ 256(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01223 // fmla v3.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11224 // fmla v4.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21225 // fmla v5.4s, v17.4s, v2.s[1]
+	WORD $0x4f801203 // fmla v3.4s, v16.4s, v0.s[0]
+	WORD $0x4f811204 // fmla v4.4s, v16.4s, v1.s[0]
+	WORD $0x4f821205 // fmla v5.4s, v16.4s, v2.s[0]
+	FMOVQ 272(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01226 // fmla v6.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11227 // fmla v7.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21228 // fmla v8.4s, v17.4s, v2.s[1]
+	WORD $0x4f801206 // fmla v6.4s, v16.4s, v0.s[0]
+	WORD $0x4f811207 // fmla v7.4s, v16.4s, v1.s[0]
+	WORD $0x4f821208 // fmla v8.4s, v16.4s, v2.s[0]
+	FMOVQ 288(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01229 // fmla v9.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122a // fmla v10.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122b // fmla v11.4s, v17.4s, v2.s[1]
+	WORD $0x4f801209 // fmla v9.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120a // fmla v10.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120b // fmla v11.4s, v16.4s, v2.s[0]
+	FMOVQ 304(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa0122c // fmla v12.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122d // fmla v13.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122e // fmla v14.4s, v17.4s, v2.s[1]
+	WORD $0x4f80120c // fmla v12.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120d // fmla v13.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120e // fmla v14.4s, v16.4s, v2.s[0]
+	FMOVQ 320(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a23 // fmla v3.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a24 // fmla v4.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a25 // fmla v5.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a03 // fmla v3.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a04 // fmla v4.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a05 // fmla v5.4s, v16.4s, v2.s[2]
+	FMOVQ 336(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a26 // fmla v6.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a27 // fmla v7.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a28 // fmla v8.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a06 // fmla v6.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a07 // fmla v7.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a08 // fmla v8.4s, v16.4s, v2.s[2]
+	FMOVQ 352(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a29 // fmla v9.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2a // fmla v10.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2b // fmla v11.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a09 // fmla v9.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0a // fmla v10.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0b // fmla v11.4s, v16.4s, v2.s[2]
+	FMOVQ 368(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a2c // fmla v12.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2d // fmla v13.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2e // fmla v14.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a0c // fmla v12.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0d // fmla v13.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0e // fmla v14.4s, v16.4s, v2.s[2]
+	FMOVQ 48(R1), F0
+	FMOVQ 176(R1), F1
+	FMOVQ 304(R1), F2
+	FMOVQ 384(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01223 // fmla v3.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11224 // fmla v4.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21225 // fmla v5.4s, v17.4s, v2.s[1]
+	WORD $0x4f801203 // fmla v3.4s, v16.4s, v0.s[0]
+	WORD $0x4f811204 // fmla v4.4s, v16.4s, v1.s[0]
+	WORD $0x4f821205 // fmla v5.4s, v16.4s, v2.s[0]
+	FMOVQ 400(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01226 // fmla v6.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11227 // fmla v7.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21228 // fmla v8.4s, v17.4s, v2.s[1]
+	WORD $0x4f801206 // fmla v6.4s, v16.4s, v0.s[0]
+	WORD $0x4f811207 // fmla v7.4s, v16.4s, v1.s[0]
+	WORD $0x4f821208 // fmla v8.4s, v16.4s, v2.s[0]
+	FMOVQ 416(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01229 // fmla v9.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122a // fmla v10.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122b // fmla v11.4s, v17.4s, v2.s[1]
+	WORD $0x4f801209 // fmla v9.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120a // fmla v10.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120b // fmla v11.4s, v16.4s, v2.s[0]
+	FMOVQ 432(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa0122c // fmla v12.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122d // fmla v13.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122e // fmla v14.4s, v17.4s, v2.s[1]
+	WORD $0x4f80120c // fmla v12.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120d // fmla v13.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120e // fmla v14.4s, v16.4s, v2.s[0]
+	FMOVQ 448(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a23 // fmla v3.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a24 // fmla v4.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a25 // fmla v5.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a03 // fmla v3.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a04 // fmla v4.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a05 // fmla v5.4s, v16.4s, v2.s[2]
+	FMOVQ 464(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a26 // fmla v6.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a27 // fmla v7.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a28 // fmla v8.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a06 // fmla v6.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a07 // fmla v7.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a08 // fmla v8.4s, v16.4s, v2.s[2]
+	FMOVQ 480(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a29 // fmla v9.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2a // fmla v10.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2b // fmla v11.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a09 // fmla v9.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0a // fmla v10.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0b // fmla v11.4s, v16.4s, v2.s[2]
+	FMOVQ 496(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a2c // fmla v12.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2d // fmla v13.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2e // fmla v14.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a0c // fmla v12.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0d // fmla v13.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0e // fmla v14.4s, v16.4s, v2.s[2]
+	FMOVQ 64(R1), F0
+	FMOVQ 192(R1), F1
+	FMOVQ 320(R1), F2
+	FMOVQ 512(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01223 // fmla v3.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11224 // fmla v4.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21225 // fmla v5.4s, v17.4s, v2.s[1]
+	WORD $0x4f801203 // fmla v3.4s, v16.4s, v0.s[0]
+	WORD $0x4f811204 // fmla v4.4s, v16.4s, v1.s[0]
+	WORD $0x4f821205 // fmla v5.4s, v16.4s, v2.s[0]
+	FMOVQ 528(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01226 // fmla v6.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11227 // fmla v7.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21228 // fmla v8.4s, v17.4s, v2.s[1]
+	WORD $0x4f801206 // fmla v6.4s, v16.4s, v0.s[0]
+	WORD $0x4f811207 // fmla v7.4s, v16.4s, v1.s[0]
+	WORD $0x4f821208 // fmla v8.4s, v16.4s, v2.s[0]
+	FMOVQ 544(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01229 // fmla v9.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122a // fmla v10.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122b // fmla v11.4s, v17.4s, v2.s[1]
+	WORD $0x4f801209 // fmla v9.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120a // fmla v10.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120b // fmla v11.4s, v16.4s, v2.s[0]
+	FMOVQ 560(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa0122c // fmla v12.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122d // fmla v13.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122e // fmla v14.4s, v17.4s, v2.s[1]
+	WORD $0x4f80120c // fmla v12.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120d // fmla v13.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120e // fmla v14.4s, v16.4s, v2.s[0]
+	FMOVQ 576(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a23 // fmla v3.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a24 // fmla v4.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a25 // fmla v5.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a03 // fmla v3.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a04 // fmla v4.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a05 // fmla v5.4s, v16.4s, v2.s[2]
+	FMOVQ 592(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a26 // fmla v6.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a27 // fmla v7.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a28 // fmla v8.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a06 // fmla v6.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a07 // fmla v7.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a08 // fmla v8.4s, v16.4s, v2.s[2]
+	FMOVQ 608(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a29 // fmla v9.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2a // fmla v10.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2b // fmla v11.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a09 // fmla v9.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0a // fmla v10.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0b // fmla v11.4s, v16.4s, v2.s[2]
+	FMOVQ 624(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a2c // fmla v12.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2d // fmla v13.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2e // fmla v14.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a0c // fmla v12.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0d // fmla v13.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0e // fmla v14.4s, v16.4s, v2.s[2]
+	FMOVQ 80(R1), F0
+	FMOVQ 208(R1), F1
+	FMOVQ 336(R1), F2
+	FMOVQ 640(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01223 // fmla v3.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11224 // fmla v4.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21225 // fmla v5.4s, v17.4s, v2.s[1]
+	WORD $0x4f801203 // fmla v3.4s, v16.4s, v0.s[0]
+	WORD $0x4f811204 // fmla v4.4s, v16.4s, v1.s[0]
+	WORD $0x4f821205 // fmla v5.4s, v16.4s, v2.s[0]
+	FMOVQ 656(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01226 // fmla v6.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11227 // fmla v7.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21228 // fmla v8.4s, v17.4s, v2.s[1]
+	WORD $0x4f801206 // fmla v6.4s, v16.4s, v0.s[0]
+	WORD $0x4f811207 // fmla v7.4s, v16.4s, v1.s[0]
+	WORD $0x4f821208 // fmla v8.4s, v16.4s, v2.s[0]
+	FMOVQ 672(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01229 // fmla v9.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122a // fmla v10.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122b // fmla v11.4s, v17.4s, v2.s[1]
+	WORD $0x4f801209 // fmla v9.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120a // fmla v10.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120b // fmla v11.4s, v16.4s, v2.s[0]
+	FMOVQ 688(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa0122c // fmla v12.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122d // fmla v13.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122e // fmla v14.4s, v17.4s, v2.s[1]
+	WORD $0x4f80120c // fmla v12.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120d // fmla v13.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120e // fmla v14.4s, v16.4s, v2.s[0]
+	FMOVQ 704(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a23 // fmla v3.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a24 // fmla v4.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a25 // fmla v5.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a03 // fmla v3.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a04 // fmla v4.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a05 // fmla v5.4s, v16.4s, v2.s[2]
+	FMOVQ 720(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a26 // fmla v6.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a27 // fmla v7.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a28 // fmla v8.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a06 // fmla v6.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a07 // fmla v7.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a08 // fmla v8.4s, v16.4s, v2.s[2]
+	FMOVQ 736(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a29 // fmla v9.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2a // fmla v10.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2b // fmla v11.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a09 // fmla v9.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0a // fmla v10.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0b // fmla v11.4s, v16.4s, v2.s[2]
+	FMOVQ 752(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a2c // fmla v12.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2d // fmla v13.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2e // fmla v14.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a0c // fmla v12.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0d // fmla v13.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0e // fmla v14.4s, v16.4s, v2.s[2]
+	FMOVQ 96(R1), F0
+	FMOVQ 224(R1), F1
+	FMOVQ 352(R1), F2
+	FMOVQ 768(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01223 // fmla v3.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11224 // fmla v4.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21225 // fmla v5.4s, v17.4s, v2.s[1]
+	WORD $0x4f801203 // fmla v3.4s, v16.4s, v0.s[0]
+	WORD $0x4f811204 // fmla v4.4s, v16.4s, v1.s[0]
+	WORD $0x4f821205 // fmla v5.4s, v16.4s, v2.s[0]
+	FMOVQ 784(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01226 // fmla v6.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11227 // fmla v7.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21228 // fmla v8.4s, v17.4s, v2.s[1]
+	WORD $0x4f801206 // fmla v6.4s, v16.4s, v0.s[0]
+	WORD $0x4f811207 // fmla v7.4s, v16.4s, v1.s[0]
+	WORD $0x4f821208 // fmla v8.4s, v16.4s, v2.s[0]
+	FMOVQ 800(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01229 // fmla v9.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122a // fmla v10.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122b // fmla v11.4s, v17.4s, v2.s[1]
+	WORD $0x4f801209 // fmla v9.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120a // fmla v10.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120b // fmla v11.4s, v16.4s, v2.s[0]
+	FMOVQ 816(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa0122c // fmla v12.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122d // fmla v13.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122e // fmla v14.4s, v17.4s, v2.s[1]
+	WORD $0x4f80120c // fmla v12.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120d // fmla v13.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120e // fmla v14.4s, v16.4s, v2.s[0]
+	FMOVQ 832(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a23 // fmla v3.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a24 // fmla v4.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a25 // fmla v5.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a03 // fmla v3.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a04 // fmla v4.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a05 // fmla v5.4s, v16.4s, v2.s[2]
+	FMOVQ 848(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a26 // fmla v6.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a27 // fmla v7.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a28 // fmla v8.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a06 // fmla v6.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a07 // fmla v7.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a08 // fmla v8.4s, v16.4s, v2.s[2]
+	FMOVQ 864(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a29 // fmla v9.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2a // fmla v10.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2b // fmla v11.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a09 // fmla v9.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0a // fmla v10.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0b // fmla v11.4s, v16.4s, v2.s[2]
+	FMOVQ 880(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a2c // fmla v12.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2d // fmla v13.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2e // fmla v14.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a0c // fmla v12.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0d // fmla v13.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0e // fmla v14.4s, v16.4s, v2.s[2]
+	FMOVQ 112(R1), F0
+	FMOVQ 240(R1), F1
+	FMOVQ 368(R1), F2
+	FMOVQ 896(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01223 // fmla v3.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11224 // fmla v4.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21225 // fmla v5.4s, v17.4s, v2.s[1]
+	WORD $0x4f801203 // fmla v3.4s, v16.4s, v0.s[0]
+	WORD $0x4f811204 // fmla v4.4s, v16.4s, v1.s[0]
+	WORD $0x4f821205 // fmla v5.4s, v16.4s, v2.s[0]
+	FMOVQ 912(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01226 // fmla v6.4s, v17.4s, v0.s[1]
+	WORD $0x4fa11227 // fmla v7.4s, v17.4s, v1.s[1]
+	WORD $0x4fa21228 // fmla v8.4s, v17.4s, v2.s[1]
+	WORD $0x4f801206 // fmla v6.4s, v16.4s, v0.s[0]
+	WORD $0x4f811207 // fmla v7.4s, v16.4s, v1.s[0]
+	WORD $0x4f821208 // fmla v8.4s, v16.4s, v2.s[0]
+	FMOVQ 928(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01229 // fmla v9.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122a // fmla v10.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122b // fmla v11.4s, v17.4s, v2.s[1]
+	WORD $0x4f801209 // fmla v9.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120a // fmla v10.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120b // fmla v11.4s, v16.4s, v2.s[0]
+	FMOVQ 944(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa0122c // fmla v12.4s, v17.4s, v0.s[1]
+	WORD $0x4fa1122d // fmla v13.4s, v17.4s, v1.s[1]
+	WORD $0x4fa2122e // fmla v14.4s, v17.4s, v2.s[1]
+	WORD $0x4f80120c // fmla v12.4s, v16.4s, v0.s[0]
+	WORD $0x4f81120d // fmla v13.4s, v16.4s, v1.s[0]
+	WORD $0x4f82120e // fmla v14.4s, v16.4s, v2.s[0]
+	FMOVQ 960(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a23 // fmla v3.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a24 // fmla v4.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a25 // fmla v5.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a03 // fmla v3.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a04 // fmla v4.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a05 // fmla v5.4s, v16.4s, v2.s[2]
+	FMOVQ 976(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a26 // fmla v6.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a27 // fmla v7.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a28 // fmla v8.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a06 // fmla v6.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a07 // fmla v7.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a08 // fmla v8.4s, v16.4s, v2.s[2]
+	FMOVQ 992(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a29 // fmla v9.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2a // fmla v10.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2b // fmla v11.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a09 // fmla v9.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0a // fmla v10.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0b // fmla v11.4s, v16.4s, v2.s[2]
+	FMOVQ 1008(R0), F16
+	VAND V15.B16, V16.B16, V17.B16
+	VSHL $16, V16.S4, V16.S4
+	WORD $0x4fa01a2c // fmla v12.4s, v17.4s, v0.s[3]
+	WORD $0x4fa11a2d // fmla v13.4s, v17.4s, v1.s[3]
+	WORD $0x4fa21a2e // fmla v14.4s, v17.4s, v2.s[3]
+	WORD $0x4f801a0c // fmla v12.4s, v16.4s, v0.s[2]
+	WORD $0x4f811a0d // fmla v13.4s, v16.4s, v1.s[2]
+	WORD $0x4f821a0e // fmla v14.4s, v16.4s, v2.s[2]
+	ADD $1024, R0, R0
+	ADD $384, R1, R1
+	SUBS $1, R2, R2
+	BNE loop1
+	MOVD R4, FPCR
+	FMOVQ F3, 0(R3)
+	FMOVQ F4, 64(R3)
+	FMOVQ F5, 128(R3)
+	FMOVQ F6, 16(R3)
+	FMOVQ F7, 80(R3)
+	FMOVQ F8, 144(R3)
+	FMOVQ F9, 32(R3)
+	FMOVQ F10, 96(R3)
+	FMOVQ F11, 160(R3)
+	FMOVQ F12, 48(R3)
+	FMOVQ F13, 112(R3)
+	FMOVQ F14, 176(R3)
+	RET
+
+// func bf16Float4(w, a *byte, nb int, y *float32)
+TEXT ·bf16Float4(SB), NOSPLIT, $0-32
+	MOVD w+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	MOVD $0xffff0000, R6
+	VDUP R6, V20.S4
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
+loop1:
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 128(R1), F1
+	FMOVQ 256(R1), F2
+	FMOVQ 384(R1), F3
+	FMOVQ 0(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c4 // fmla v4.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c5 // fmla v5.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212c6 // fmla v6.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312c7 // fmla v7.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a4 // fmla v4.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a5 // fmla v5.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212a6 // fmla v6.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312a7 // fmla v7.4s, v21.4s, v3.s[0]
+	FMOVQ 16(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c8 // fmla v8.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c9 // fmla v9.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ca // fmla v10.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cb // fmla v11.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a8 // fmla v8.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a9 // fmla v9.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212aa // fmla v10.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312ab // fmla v11.4s, v21.4s, v3.s[0]
+	FMOVQ 32(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012cc // fmla v12.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112cd // fmla v13.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ce // fmla v14.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cf // fmla v15.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012ac // fmla v12.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112ad // fmla v13.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212ae // fmla v14.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312af // fmla v15.4s, v21.4s, v3.s[0]
+	FMOVQ 48(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012d0 // fmla v16.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112d1 // fmla v17.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212d2 // fmla v18.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312d3 // fmla v19.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012b0 // fmla v16.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112b1 // fmla v17.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212b2 // fmla v18.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312b3 // fmla v19.4s, v21.4s, v3.s[0]
+	FMOVQ 64(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac4 // fmla v4.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac5 // fmla v5.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ac6 // fmla v6.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ac7 // fmla v7.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa4 // fmla v4.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa5 // fmla v5.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aa6 // fmla v6.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aa7 // fmla v7.4s, v21.4s, v3.s[2]
+	FMOVQ 80(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac8 // fmla v8.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac9 // fmla v9.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21aca // fmla v10.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acb // fmla v11.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa8 // fmla v8.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa9 // fmla v9.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aaa // fmla v10.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aab // fmla v11.4s, v21.4s, v3.s[2]
+	FMOVQ 96(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01acc // fmla v12.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11acd // fmla v13.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ace // fmla v14.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acf // fmla v15.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aac // fmla v12.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aad // fmla v13.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aae // fmla v14.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aaf // fmla v15.4s, v21.4s, v3.s[2]
+	FMOVQ 112(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ad0 // fmla v16.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ad1 // fmla v17.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ad2 // fmla v18.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ad3 // fmla v19.4s, v22.4s, v3.s[3]
+	WORD $0x4f801ab0 // fmla v16.4s, v21.4s, v0.s[2]
+	WORD $0x4f811ab1 // fmla v17.4s, v21.4s, v1.s[2]
+	WORD $0x4f821ab2 // fmla v18.4s, v21.4s, v2.s[2]
+	WORD $0x4f831ab3 // fmla v19.4s, v21.4s, v3.s[2]
+	FMOVQ 16(R1), F0
+	FMOVQ 144(R1), F1
+	FMOVQ 272(R1), F2
+	FMOVQ 400(R1), F3
+	FMOVQ 128(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c4 // fmla v4.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c5 // fmla v5.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212c6 // fmla v6.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312c7 // fmla v7.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a4 // fmla v4.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a5 // fmla v5.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212a6 // fmla v6.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312a7 // fmla v7.4s, v21.4s, v3.s[0]
+	FMOVQ 144(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c8 // fmla v8.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c9 // fmla v9.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ca // fmla v10.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cb // fmla v11.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a8 // fmla v8.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a9 // fmla v9.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212aa // fmla v10.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312ab // fmla v11.4s, v21.4s, v3.s[0]
+	FMOVQ 160(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012cc // fmla v12.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112cd // fmla v13.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ce // fmla v14.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cf // fmla v15.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012ac // fmla v12.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112ad // fmla v13.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212ae // fmla v14.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312af // fmla v15.4s, v21.4s, v3.s[0]
+	FMOVQ 176(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012d0 // fmla v16.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112d1 // fmla v17.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212d2 // fmla v18.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312d3 // fmla v19.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012b0 // fmla v16.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112b1 // fmla v17.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212b2 // fmla v18.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312b3 // fmla v19.4s, v21.4s, v3.s[0]
+	FMOVQ 192(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac4 // fmla v4.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac5 // fmla v5.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ac6 // fmla v6.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ac7 // fmla v7.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa4 // fmla v4.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa5 // fmla v5.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aa6 // fmla v6.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aa7 // fmla v7.4s, v21.4s, v3.s[2]
+	FMOVQ 208(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac8 // fmla v8.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac9 // fmla v9.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21aca // fmla v10.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acb // fmla v11.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa8 // fmla v8.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa9 // fmla v9.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aaa // fmla v10.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aab // fmla v11.4s, v21.4s, v3.s[2]
+	FMOVQ 224(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01acc // fmla v12.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11acd // fmla v13.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ace // fmla v14.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acf // fmla v15.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aac // fmla v12.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aad // fmla v13.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aae // fmla v14.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aaf // fmla v15.4s, v21.4s, v3.s[2]
+	FMOVQ 240(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ad0 // fmla v16.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ad1 // fmla v17.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ad2 // fmla v18.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ad3 // fmla v19.4s, v22.4s, v3.s[3]
+	WORD $0x4f801ab0 // fmla v16.4s, v21.4s, v0.s[2]
+	WORD $0x4f811ab1 // fmla v17.4s, v21.4s, v1.s[2]
+	WORD $0x4f821ab2 // fmla v18.4s, v21.4s, v2.s[2]
+	WORD $0x4f831ab3 // fmla v19.4s, v21.4s, v3.s[2]
+	FMOVQ 32(R1), F0
+	FMOVQ 160(R1), F1
+	FMOVQ 288(R1), F2
+	FMOVQ 416(R1), F3
+	FMOVQ 256(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c4 // fmla v4.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c5 // fmla v5.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212c6 // fmla v6.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312c7 // fmla v7.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a4 // fmla v4.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a5 // fmla v5.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212a6 // fmla v6.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312a7 // fmla v7.4s, v21.4s, v3.s[0]
+	FMOVQ 272(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c8 // fmla v8.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c9 // fmla v9.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ca // fmla v10.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cb // fmla v11.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a8 // fmla v8.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a9 // fmla v9.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212aa // fmla v10.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312ab // fmla v11.4s, v21.4s, v3.s[0]
+	FMOVQ 288(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012cc // fmla v12.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112cd // fmla v13.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ce // fmla v14.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cf // fmla v15.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012ac // fmla v12.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112ad // fmla v13.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212ae // fmla v14.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312af // fmla v15.4s, v21.4s, v3.s[0]
+	FMOVQ 304(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012d0 // fmla v16.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112d1 // fmla v17.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212d2 // fmla v18.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312d3 // fmla v19.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012b0 // fmla v16.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112b1 // fmla v17.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212b2 // fmla v18.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312b3 // fmla v19.4s, v21.4s, v3.s[0]
+	FMOVQ 320(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac4 // fmla v4.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac5 // fmla v5.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ac6 // fmla v6.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ac7 // fmla v7.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa4 // fmla v4.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa5 // fmla v5.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aa6 // fmla v6.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aa7 // fmla v7.4s, v21.4s, v3.s[2]
+	FMOVQ 336(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac8 // fmla v8.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac9 // fmla v9.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21aca // fmla v10.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acb // fmla v11.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa8 // fmla v8.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa9 // fmla v9.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aaa // fmla v10.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aab // fmla v11.4s, v21.4s, v3.s[2]
+	FMOVQ 352(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01acc // fmla v12.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11acd // fmla v13.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ace // fmla v14.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acf // fmla v15.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aac // fmla v12.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aad // fmla v13.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aae // fmla v14.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aaf // fmla v15.4s, v21.4s, v3.s[2]
+	FMOVQ 368(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ad0 // fmla v16.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ad1 // fmla v17.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ad2 // fmla v18.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ad3 // fmla v19.4s, v22.4s, v3.s[3]
+	WORD $0x4f801ab0 // fmla v16.4s, v21.4s, v0.s[2]
+	WORD $0x4f811ab1 // fmla v17.4s, v21.4s, v1.s[2]
+	WORD $0x4f821ab2 // fmla v18.4s, v21.4s, v2.s[2]
+	WORD $0x4f831ab3 // fmla v19.4s, v21.4s, v3.s[2]
+	FMOVQ 48(R1), F0
+	FMOVQ 176(R1), F1
+	FMOVQ 304(R1), F2
+	FMOVQ 432(R1), F3
+	FMOVQ 384(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c4 // fmla v4.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c5 // fmla v5.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212c6 // fmla v6.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312c7 // fmla v7.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a4 // fmla v4.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a5 // fmla v5.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212a6 // fmla v6.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312a7 // fmla v7.4s, v21.4s, v3.s[0]
+	FMOVQ 400(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c8 // fmla v8.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c9 // fmla v9.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ca // fmla v10.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cb // fmla v11.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a8 // fmla v8.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a9 // fmla v9.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212aa // fmla v10.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312ab // fmla v11.4s, v21.4s, v3.s[0]
+	FMOVQ 416(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012cc // fmla v12.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112cd // fmla v13.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ce // fmla v14.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cf // fmla v15.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012ac // fmla v12.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112ad // fmla v13.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212ae // fmla v14.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312af // fmla v15.4s, v21.4s, v3.s[0]
+	FMOVQ 432(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012d0 // fmla v16.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112d1 // fmla v17.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212d2 // fmla v18.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312d3 // fmla v19.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012b0 // fmla v16.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112b1 // fmla v17.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212b2 // fmla v18.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312b3 // fmla v19.4s, v21.4s, v3.s[0]
+	FMOVQ 448(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac4 // fmla v4.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac5 // fmla v5.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ac6 // fmla v6.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ac7 // fmla v7.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa4 // fmla v4.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa5 // fmla v5.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aa6 // fmla v6.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aa7 // fmla v7.4s, v21.4s, v3.s[2]
+	FMOVQ 464(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac8 // fmla v8.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac9 // fmla v9.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21aca // fmla v10.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acb // fmla v11.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa8 // fmla v8.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa9 // fmla v9.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aaa // fmla v10.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aab // fmla v11.4s, v21.4s, v3.s[2]
+	FMOVQ 480(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01acc // fmla v12.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11acd // fmla v13.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ace // fmla v14.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acf // fmla v15.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aac // fmla v12.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aad // fmla v13.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aae // fmla v14.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aaf // fmla v15.4s, v21.4s, v3.s[2]
+	FMOVQ 496(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ad0 // fmla v16.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ad1 // fmla v17.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ad2 // fmla v18.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ad3 // fmla v19.4s, v22.4s, v3.s[3]
+	WORD $0x4f801ab0 // fmla v16.4s, v21.4s, v0.s[2]
+	WORD $0x4f811ab1 // fmla v17.4s, v21.4s, v1.s[2]
+	WORD $0x4f821ab2 // fmla v18.4s, v21.4s, v2.s[2]
+	WORD $0x4f831ab3 // fmla v19.4s, v21.4s, v3.s[2]
+	FMOVQ 64(R1), F0
+	FMOVQ 192(R1), F1
+	FMOVQ 320(R1), F2
+	FMOVQ 448(R1), F3
+	FMOVQ 512(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c4 // fmla v4.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c5 // fmla v5.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212c6 // fmla v6.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312c7 // fmla v7.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a4 // fmla v4.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a5 // fmla v5.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212a6 // fmla v6.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312a7 // fmla v7.4s, v21.4s, v3.s[0]
+	FMOVQ 528(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c8 // fmla v8.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c9 // fmla v9.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ca // fmla v10.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cb // fmla v11.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a8 // fmla v8.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a9 // fmla v9.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212aa // fmla v10.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312ab // fmla v11.4s, v21.4s, v3.s[0]
+	FMOVQ 544(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012cc // fmla v12.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112cd // fmla v13.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ce // fmla v14.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cf // fmla v15.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012ac // fmla v12.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112ad // fmla v13.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212ae // fmla v14.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312af // fmla v15.4s, v21.4s, v3.s[0]
+	FMOVQ 560(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012d0 // fmla v16.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112d1 // fmla v17.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212d2 // fmla v18.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312d3 // fmla v19.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012b0 // fmla v16.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112b1 // fmla v17.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212b2 // fmla v18.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312b3 // fmla v19.4s, v21.4s, v3.s[0]
+	FMOVQ 576(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac4 // fmla v4.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac5 // fmla v5.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ac6 // fmla v6.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ac7 // fmla v7.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa4 // fmla v4.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa5 // fmla v5.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aa6 // fmla v6.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aa7 // fmla v7.4s, v21.4s, v3.s[2]
+	FMOVQ 592(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac8 // fmla v8.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac9 // fmla v9.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21aca // fmla v10.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acb // fmla v11.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa8 // fmla v8.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa9 // fmla v9.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aaa // fmla v10.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aab // fmla v11.4s, v21.4s, v3.s[2]
+	FMOVQ 608(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01acc // fmla v12.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11acd // fmla v13.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ace // fmla v14.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acf // fmla v15.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aac // fmla v12.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aad // fmla v13.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aae // fmla v14.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aaf // fmla v15.4s, v21.4s, v3.s[2]
+	FMOVQ 624(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ad0 // fmla v16.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ad1 // fmla v17.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ad2 // fmla v18.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ad3 // fmla v19.4s, v22.4s, v3.s[3]
+	WORD $0x4f801ab0 // fmla v16.4s, v21.4s, v0.s[2]
+	WORD $0x4f811ab1 // fmla v17.4s, v21.4s, v1.s[2]
+	WORD $0x4f821ab2 // fmla v18.4s, v21.4s, v2.s[2]
+	WORD $0x4f831ab3 // fmla v19.4s, v21.4s, v3.s[2]
+	FMOVQ 80(R1), F0
+	FMOVQ 208(R1), F1
+	FMOVQ 336(R1), F2
+	FMOVQ 464(R1), F3
+	FMOVQ 640(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c4 // fmla v4.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c5 // fmla v5.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212c6 // fmla v6.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312c7 // fmla v7.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a4 // fmla v4.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a5 // fmla v5.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212a6 // fmla v6.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312a7 // fmla v7.4s, v21.4s, v3.s[0]
+	FMOVQ 656(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c8 // fmla v8.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c9 // fmla v9.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ca // fmla v10.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cb // fmla v11.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a8 // fmla v8.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a9 // fmla v9.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212aa // fmla v10.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312ab // fmla v11.4s, v21.4s, v3.s[0]
+	FMOVQ 672(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012cc // fmla v12.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112cd // fmla v13.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ce // fmla v14.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cf // fmla v15.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012ac // fmla v12.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112ad // fmla v13.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212ae // fmla v14.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312af // fmla v15.4s, v21.4s, v3.s[0]
+	FMOVQ 688(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012d0 // fmla v16.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112d1 // fmla v17.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212d2 // fmla v18.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312d3 // fmla v19.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012b0 // fmla v16.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112b1 // fmla v17.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212b2 // fmla v18.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312b3 // fmla v19.4s, v21.4s, v3.s[0]
+	FMOVQ 704(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac4 // fmla v4.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac5 // fmla v5.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ac6 // fmla v6.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ac7 // fmla v7.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa4 // fmla v4.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa5 // fmla v5.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aa6 // fmla v6.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aa7 // fmla v7.4s, v21.4s, v3.s[2]
+	FMOVQ 720(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac8 // fmla v8.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac9 // fmla v9.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21aca // fmla v10.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acb // fmla v11.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa8 // fmla v8.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa9 // fmla v9.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aaa // fmla v10.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aab // fmla v11.4s, v21.4s, v3.s[2]
+	FMOVQ 736(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01acc // fmla v12.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11acd // fmla v13.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ace // fmla v14.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acf // fmla v15.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aac // fmla v12.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aad // fmla v13.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aae // fmla v14.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aaf // fmla v15.4s, v21.4s, v3.s[2]
+	FMOVQ 752(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ad0 // fmla v16.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ad1 // fmla v17.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ad2 // fmla v18.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ad3 // fmla v19.4s, v22.4s, v3.s[3]
+	WORD $0x4f801ab0 // fmla v16.4s, v21.4s, v0.s[2]
+	WORD $0x4f811ab1 // fmla v17.4s, v21.4s, v1.s[2]
+	WORD $0x4f821ab2 // fmla v18.4s, v21.4s, v2.s[2]
+	WORD $0x4f831ab3 // fmla v19.4s, v21.4s, v3.s[2]
+	FMOVQ 96(R1), F0
+	FMOVQ 224(R1), F1
+	FMOVQ 352(R1), F2
+	FMOVQ 480(R1), F3
+	FMOVQ 768(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c4 // fmla v4.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c5 // fmla v5.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212c6 // fmla v6.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312c7 // fmla v7.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a4 // fmla v4.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a5 // fmla v5.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212a6 // fmla v6.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312a7 // fmla v7.4s, v21.4s, v3.s[0]
+	FMOVQ 784(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c8 // fmla v8.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c9 // fmla v9.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ca // fmla v10.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cb // fmla v11.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a8 // fmla v8.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a9 // fmla v9.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212aa // fmla v10.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312ab // fmla v11.4s, v21.4s, v3.s[0]
+	FMOVQ 800(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012cc // fmla v12.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112cd // fmla v13.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ce // fmla v14.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cf // fmla v15.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012ac // fmla v12.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112ad // fmla v13.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212ae // fmla v14.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312af // fmla v15.4s, v21.4s, v3.s[0]
+	FMOVQ 816(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012d0 // fmla v16.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112d1 // fmla v17.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212d2 // fmla v18.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312d3 // fmla v19.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012b0 // fmla v16.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112b1 // fmla v17.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212b2 // fmla v18.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312b3 // fmla v19.4s, v21.4s, v3.s[0]
+	FMOVQ 832(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac4 // fmla v4.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac5 // fmla v5.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ac6 // fmla v6.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ac7 // fmla v7.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa4 // fmla v4.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa5 // fmla v5.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aa6 // fmla v6.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aa7 // fmla v7.4s, v21.4s, v3.s[2]
+	FMOVQ 848(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac8 // fmla v8.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac9 // fmla v9.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21aca // fmla v10.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acb // fmla v11.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa8 // fmla v8.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa9 // fmla v9.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aaa // fmla v10.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aab // fmla v11.4s, v21.4s, v3.s[2]
+	FMOVQ 864(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01acc // fmla v12.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11acd // fmla v13.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ace // fmla v14.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acf // fmla v15.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aac // fmla v12.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aad // fmla v13.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aae // fmla v14.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aaf // fmla v15.4s, v21.4s, v3.s[2]
+	FMOVQ 880(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ad0 // fmla v16.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ad1 // fmla v17.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ad2 // fmla v18.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ad3 // fmla v19.4s, v22.4s, v3.s[3]
+	WORD $0x4f801ab0 // fmla v16.4s, v21.4s, v0.s[2]
+	WORD $0x4f811ab1 // fmla v17.4s, v21.4s, v1.s[2]
+	WORD $0x4f821ab2 // fmla v18.4s, v21.4s, v2.s[2]
+	WORD $0x4f831ab3 // fmla v19.4s, v21.4s, v3.s[2]
+	FMOVQ 112(R1), F0
+	FMOVQ 240(R1), F1
+	FMOVQ 368(R1), F2
+	FMOVQ 496(R1), F3
+	FMOVQ 896(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c4 // fmla v4.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c5 // fmla v5.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212c6 // fmla v6.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312c7 // fmla v7.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a4 // fmla v4.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a5 // fmla v5.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212a6 // fmla v6.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312a7 // fmla v7.4s, v21.4s, v3.s[0]
+	FMOVQ 912(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012c8 // fmla v8.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112c9 // fmla v9.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ca // fmla v10.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cb // fmla v11.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012a8 // fmla v8.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112a9 // fmla v9.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212aa // fmla v10.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312ab // fmla v11.4s, v21.4s, v3.s[0]
+	FMOVQ 928(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012cc // fmla v12.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112cd // fmla v13.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212ce // fmla v14.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312cf // fmla v15.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012ac // fmla v12.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112ad // fmla v13.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212ae // fmla v14.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312af // fmla v15.4s, v21.4s, v3.s[0]
+	FMOVQ 944(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa012d0 // fmla v16.4s, v22.4s, v0.s[1]
+	WORD $0x4fa112d1 // fmla v17.4s, v22.4s, v1.s[1]
+	WORD $0x4fa212d2 // fmla v18.4s, v22.4s, v2.s[1]
+	WORD $0x4fa312d3 // fmla v19.4s, v22.4s, v3.s[1]
+	WORD $0x4f8012b0 // fmla v16.4s, v21.4s, v0.s[0]
+	WORD $0x4f8112b1 // fmla v17.4s, v21.4s, v1.s[0]
+	WORD $0x4f8212b2 // fmla v18.4s, v21.4s, v2.s[0]
+	WORD $0x4f8312b3 // fmla v19.4s, v21.4s, v3.s[0]
+	FMOVQ 960(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac4 // fmla v4.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac5 // fmla v5.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ac6 // fmla v6.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ac7 // fmla v7.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa4 // fmla v4.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa5 // fmla v5.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aa6 // fmla v6.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aa7 // fmla v7.4s, v21.4s, v3.s[2]
+	FMOVQ 976(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ac8 // fmla v8.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ac9 // fmla v9.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21aca // fmla v10.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acb // fmla v11.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aa8 // fmla v8.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aa9 // fmla v9.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aaa // fmla v10.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aab // fmla v11.4s, v21.4s, v3.s[2]
+	FMOVQ 992(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01acc // fmla v12.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11acd // fmla v13.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ace // fmla v14.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31acf // fmla v15.4s, v22.4s, v3.s[3]
+	WORD $0x4f801aac // fmla v12.4s, v21.4s, v0.s[2]
+	WORD $0x4f811aad // fmla v13.4s, v21.4s, v1.s[2]
+	WORD $0x4f821aae // fmla v14.4s, v21.4s, v2.s[2]
+	WORD $0x4f831aaf // fmla v15.4s, v21.4s, v3.s[2]
+	FMOVQ 1008(R0), F21
+	VAND V20.B16, V21.B16, V22.B16
+	VSHL $16, V21.S4, V21.S4
+	WORD $0x4fa01ad0 // fmla v16.4s, v22.4s, v0.s[3]
+	WORD $0x4fa11ad1 // fmla v17.4s, v22.4s, v1.s[3]
+	WORD $0x4fa21ad2 // fmla v18.4s, v22.4s, v2.s[3]
+	WORD $0x4fa31ad3 // fmla v19.4s, v22.4s, v3.s[3]
+	WORD $0x4f801ab0 // fmla v16.4s, v21.4s, v0.s[2]
+	WORD $0x4f811ab1 // fmla v17.4s, v21.4s, v1.s[2]
+	WORD $0x4f821ab2 // fmla v18.4s, v21.4s, v2.s[2]
+	WORD $0x4f831ab3 // fmla v19.4s, v21.4s, v3.s[2]
+	ADD $1024, R0, R0
+	ADD $512, R1, R1
+	SUBS $1, R2, R2
+	BNE loop1
+	MOVD R4, FPCR
+	FMOVQ F4, 0(R3)
+	FMOVQ F5, 64(R3)
+	FMOVQ F6, 128(R3)
+	FMOVQ F7, 192(R3)
+	FMOVQ F8, 16(R3)
+	FMOVQ F9, 80(R3)
+	FMOVQ F10, 144(R3)
+	FMOVQ F11, 208(R3)
+	FMOVQ F12, 32(R3)
+	FMOVQ F13, 96(R3)
+	FMOVQ F14, 160(R3)
+	FMOVQ F15, 224(R3)
+	FMOVQ F16, 48(R3)
+	FMOVQ F17, 112(R3)
+	FMOVQ F18, 176(R3)
+	FMOVQ F19, 240(R3)
+	RET
+
+// func bf16Float5(w, a *byte, nb int, y *float32)
+TEXT ·bf16Float5(SB), NOSPLIT, $0-32
+	MOVD w+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
 	VEOR V5.B16, V5.B16, V5.B16
 	VEOR V6.B16, V6.B16, V6.B16
 	VEOR V7.B16, V7.B16, V7.B16
@@ -25063,117 +26823,4448 @@ TEXT ·bf16Dots3Native(SB), NOSPLIT, $0-48
 	VEOR V21.B16, V21.B16, V21.B16
 	VEOR V22.B16, V22.B16, V22.B16
 	VEOR V23.B16, V23.B16, V23.B16
+	VEOR V24.B16, V24.B16, V24.B16
+	MOVD $0xffff0000, R6
+	VDUP R6, V25.S4
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
 loop1:
-	ADD R6, R1, R7
-	PRFM 0(R7), PLDL1KEEP
-	ADD R6, R2, R7
-	PRFM 0(R7), PLDL1KEEP
-	FMOVQ 0(R1), F24
-	FMOVQ 0(R2), F25
-	FMOVQ 0(R3), F26
-	WORD $0x6edaff00 // bfmlalt v0.4s, v24.8h, v26.8h
-	WORD $0x2edaff00 // bfmlalb v0.4s, v24.8h, v26.8h
-	WORD $0x6edaff24 // bfmlalt v4.4s, v25.8h, v26.8h
-	WORD $0x2edaff24 // bfmlalb v4.4s, v25.8h, v26.8h
-	FMOVQ 0(R4), F26
-	WORD $0x6edaff08 // bfmlalt v8.4s, v24.8h, v26.8h
-	WORD $0x2edaff08 // bfmlalb v8.4s, v24.8h, v26.8h
-	WORD $0x6edaff2c // bfmlalt v12.4s, v25.8h, v26.8h
-	WORD $0x2edaff2c // bfmlalb v12.4s, v25.8h, v26.8h
-	FMOVQ 0(R5), F26
-	WORD $0x6edaff10 // bfmlalt v16.4s, v24.8h, v26.8h
-	WORD $0x2edaff10 // bfmlalb v16.4s, v24.8h, v26.8h
-	WORD $0x6edaff34 // bfmlalt v20.4s, v25.8h, v26.8h
-	WORD $0x2edaff34 // bfmlalb v20.4s, v25.8h, v26.8h
-	FMOVQ 16(R1), F24
-	FMOVQ 16(R2), F25
-	FMOVQ 16(R3), F26
-	WORD $0x6edaff01 // bfmlalt v1.4s, v24.8h, v26.8h
-	WORD $0x2edaff01 // bfmlalb v1.4s, v24.8h, v26.8h
-	WORD $0x6edaff25 // bfmlalt v5.4s, v25.8h, v26.8h
-	WORD $0x2edaff25 // bfmlalb v5.4s, v25.8h, v26.8h
-	FMOVQ 16(R4), F26
-	WORD $0x6edaff09 // bfmlalt v9.4s, v24.8h, v26.8h
-	WORD $0x2edaff09 // bfmlalb v9.4s, v24.8h, v26.8h
-	WORD $0x6edaff2d // bfmlalt v13.4s, v25.8h, v26.8h
-	WORD $0x2edaff2d // bfmlalb v13.4s, v25.8h, v26.8h
-	FMOVQ 16(R5), F26
-	WORD $0x6edaff11 // bfmlalt v17.4s, v24.8h, v26.8h
-	WORD $0x2edaff11 // bfmlalb v17.4s, v24.8h, v26.8h
-	WORD $0x6edaff35 // bfmlalt v21.4s, v25.8h, v26.8h
-	WORD $0x2edaff35 // bfmlalb v21.4s, v25.8h, v26.8h
-	FMOVQ 32(R1), F24
-	FMOVQ 32(R2), F25
-	FMOVQ 32(R3), F26
-	WORD $0x6edaff02 // bfmlalt v2.4s, v24.8h, v26.8h
-	WORD $0x2edaff02 // bfmlalb v2.4s, v24.8h, v26.8h
-	WORD $0x6edaff26 // bfmlalt v6.4s, v25.8h, v26.8h
-	WORD $0x2edaff26 // bfmlalb v6.4s, v25.8h, v26.8h
-	FMOVQ 32(R4), F26
-	WORD $0x6edaff0a // bfmlalt v10.4s, v24.8h, v26.8h
-	WORD $0x2edaff0a // bfmlalb v10.4s, v24.8h, v26.8h
-	WORD $0x6edaff2e // bfmlalt v14.4s, v25.8h, v26.8h
-	WORD $0x2edaff2e // bfmlalb v14.4s, v25.8h, v26.8h
-	FMOVQ 32(R5), F26
-	WORD $0x6edaff12 // bfmlalt v18.4s, v24.8h, v26.8h
-	WORD $0x2edaff12 // bfmlalb v18.4s, v24.8h, v26.8h
-	WORD $0x6edaff36 // bfmlalt v22.4s, v25.8h, v26.8h
-	WORD $0x2edaff36 // bfmlalb v22.4s, v25.8h, v26.8h
-	FMOVQ 48(R1), F24
-	FMOVQ 48(R2), F25
-	FMOVQ 48(R3), F26
-	WORD $0x6edaff03 // bfmlalt v3.4s, v24.8h, v26.8h
-	WORD $0x2edaff03 // bfmlalb v3.4s, v24.8h, v26.8h
-	WORD $0x6edaff27 // bfmlalt v7.4s, v25.8h, v26.8h
-	WORD $0x2edaff27 // bfmlalb v7.4s, v25.8h, v26.8h
-	FMOVQ 48(R4), F26
-	WORD $0x6edaff0b // bfmlalt v11.4s, v24.8h, v26.8h
-	WORD $0x2edaff0b // bfmlalb v11.4s, v24.8h, v26.8h
-	WORD $0x6edaff2f // bfmlalt v15.4s, v25.8h, v26.8h
-	WORD $0x2edaff2f // bfmlalb v15.4s, v25.8h, v26.8h
-	FMOVQ 48(R5), F26
-	WORD $0x6edaff13 // bfmlalt v19.4s, v24.8h, v26.8h
-	WORD $0x2edaff13 // bfmlalb v19.4s, v24.8h, v26.8h
-	WORD $0x6edaff37 // bfmlalt v23.4s, v25.8h, v26.8h
-	WORD $0x2edaff37 // bfmlalb v23.4s, v25.8h, v26.8h
-	ADD $64, R1, R1
-	ADD $64, R2, R2
-	ADD $64, R3, R3
-	ADD $64, R4, R4
-	ADD $64, R5, R5
-	SUBS $32, R0, R0
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 128(R1), F1
+	FMOVQ 256(R1), F2
+	FMOVQ 384(R1), F3
+	FMOVQ 512(R1), F4
+	FMOVQ 0(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01365 // fmla v5.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11366 // fmla v6.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21367 // fmla v7.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31368 // fmla v8.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41369 // fmla v9.4s, v27.4s, v4.s[1]
+	WORD $0x4f801345 // fmla v5.4s, v26.4s, v0.s[0]
+	WORD $0x4f811346 // fmla v6.4s, v26.4s, v1.s[0]
+	WORD $0x4f821347 // fmla v7.4s, v26.4s, v2.s[0]
+	WORD $0x4f831348 // fmla v8.4s, v26.4s, v3.s[0]
+	WORD $0x4f841349 // fmla v9.4s, v26.4s, v4.s[0]
+	FMOVQ 16(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136a // fmla v10.4s, v27.4s, v0.s[1]
+	WORD $0x4fa1136b // fmla v11.4s, v27.4s, v1.s[1]
+	WORD $0x4fa2136c // fmla v12.4s, v27.4s, v2.s[1]
+	WORD $0x4fa3136d // fmla v13.4s, v27.4s, v3.s[1]
+	WORD $0x4fa4136e // fmla v14.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134a // fmla v10.4s, v26.4s, v0.s[0]
+	WORD $0x4f81134b // fmla v11.4s, v26.4s, v1.s[0]
+	WORD $0x4f82134c // fmla v12.4s, v26.4s, v2.s[0]
+	WORD $0x4f83134d // fmla v13.4s, v26.4s, v3.s[0]
+	WORD $0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	FMOVQ 32(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136f // fmla v15.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11370 // fmla v16.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21371 // fmla v17.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31372 // fmla v18.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41373 // fmla v19.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134f // fmla v15.4s, v26.4s, v0.s[0]
+	WORD $0x4f811350 // fmla v16.4s, v26.4s, v1.s[0]
+	WORD $0x4f821351 // fmla v17.4s, v26.4s, v2.s[0]
+	WORD $0x4f831352 // fmla v18.4s, v26.4s, v3.s[0]
+	WORD $0x4f841353 // fmla v19.4s, v26.4s, v4.s[0]
+	FMOVQ 48(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01374 // fmla v20.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11375 // fmla v21.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21376 // fmla v22.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31377 // fmla v23.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41378 // fmla v24.4s, v27.4s, v4.s[1]
+	WORD $0x4f801354 // fmla v20.4s, v26.4s, v0.s[0]
+	WORD $0x4f811355 // fmla v21.4s, v26.4s, v1.s[0]
+	WORD $0x4f821356 // fmla v22.4s, v26.4s, v2.s[0]
+	WORD $0x4f831357 // fmla v23.4s, v26.4s, v3.s[0]
+	WORD $0x4f841358 // fmla v24.4s, v26.4s, v4.s[0]
+	FMOVQ 64(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b65 // fmla v5.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b66 // fmla v6.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b67 // fmla v7.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b68 // fmla v8.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b69 // fmla v9.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b45 // fmla v5.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b46 // fmla v6.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b47 // fmla v7.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b48 // fmla v8.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b49 // fmla v9.4s, v26.4s, v4.s[2]
+	FMOVQ 80(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6a // fmla v10.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b6b // fmla v11.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b6c // fmla v12.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b6d // fmla v13.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b6e // fmla v14.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4a // fmla v10.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b4b // fmla v11.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b4c // fmla v12.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b4d // fmla v13.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b4e // fmla v14.4s, v26.4s, v4.s[2]
+	FMOVQ 96(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6f // fmla v15.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b70 // fmla v16.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b71 // fmla v17.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b72 // fmla v18.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b73 // fmla v19.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4f // fmla v15.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b50 // fmla v16.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b51 // fmla v17.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b52 // fmla v18.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b53 // fmla v19.4s, v26.4s, v4.s[2]
+	FMOVQ 112(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b74 // fmla v20.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b75 // fmla v21.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b76 // fmla v22.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b77 // fmla v23.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b78 // fmla v24.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b54 // fmla v20.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b55 // fmla v21.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b56 // fmla v22.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b57 // fmla v23.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b58 // fmla v24.4s, v26.4s, v4.s[2]
+	FMOVQ 16(R1), F0
+	FMOVQ 144(R1), F1
+	FMOVQ 272(R1), F2
+	FMOVQ 400(R1), F3
+	FMOVQ 528(R1), F4
+	FMOVQ 128(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01365 // fmla v5.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11366 // fmla v6.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21367 // fmla v7.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31368 // fmla v8.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41369 // fmla v9.4s, v27.4s, v4.s[1]
+	WORD $0x4f801345 // fmla v5.4s, v26.4s, v0.s[0]
+	WORD $0x4f811346 // fmla v6.4s, v26.4s, v1.s[0]
+	WORD $0x4f821347 // fmla v7.4s, v26.4s, v2.s[0]
+	WORD $0x4f831348 // fmla v8.4s, v26.4s, v3.s[0]
+	WORD $0x4f841349 // fmla v9.4s, v26.4s, v4.s[0]
+	FMOVQ 144(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136a // fmla v10.4s, v27.4s, v0.s[1]
+	WORD $0x4fa1136b // fmla v11.4s, v27.4s, v1.s[1]
+	WORD $0x4fa2136c // fmla v12.4s, v27.4s, v2.s[1]
+	WORD $0x4fa3136d // fmla v13.4s, v27.4s, v3.s[1]
+	WORD $0x4fa4136e // fmla v14.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134a // fmla v10.4s, v26.4s, v0.s[0]
+	WORD $0x4f81134b // fmla v11.4s, v26.4s, v1.s[0]
+	WORD $0x4f82134c // fmla v12.4s, v26.4s, v2.s[0]
+	WORD $0x4f83134d // fmla v13.4s, v26.4s, v3.s[0]
+	WORD $0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	FMOVQ 160(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136f // fmla v15.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11370 // fmla v16.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21371 // fmla v17.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31372 // fmla v18.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41373 // fmla v19.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134f // fmla v15.4s, v26.4s, v0.s[0]
+	WORD $0x4f811350 // fmla v16.4s, v26.4s, v1.s[0]
+	WORD $0x4f821351 // fmla v17.4s, v26.4s, v2.s[0]
+	WORD $0x4f831352 // fmla v18.4s, v26.4s, v3.s[0]
+	WORD $0x4f841353 // fmla v19.4s, v26.4s, v4.s[0]
+	FMOVQ 176(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01374 // fmla v20.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11375 // fmla v21.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21376 // fmla v22.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31377 // fmla v23.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41378 // fmla v24.4s, v27.4s, v4.s[1]
+	WORD $0x4f801354 // fmla v20.4s, v26.4s, v0.s[0]
+	WORD $0x4f811355 // fmla v21.4s, v26.4s, v1.s[0]
+	WORD $0x4f821356 // fmla v22.4s, v26.4s, v2.s[0]
+	WORD $0x4f831357 // fmla v23.4s, v26.4s, v3.s[0]
+	WORD $0x4f841358 // fmla v24.4s, v26.4s, v4.s[0]
+	FMOVQ 192(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b65 // fmla v5.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b66 // fmla v6.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b67 // fmla v7.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b68 // fmla v8.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b69 // fmla v9.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b45 // fmla v5.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b46 // fmla v6.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b47 // fmla v7.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b48 // fmla v8.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b49 // fmla v9.4s, v26.4s, v4.s[2]
+	FMOVQ 208(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6a // fmla v10.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b6b // fmla v11.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b6c // fmla v12.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b6d // fmla v13.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b6e // fmla v14.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4a // fmla v10.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b4b // fmla v11.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b4c // fmla v12.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b4d // fmla v13.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b4e // fmla v14.4s, v26.4s, v4.s[2]
+	FMOVQ 224(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6f // fmla v15.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b70 // fmla v16.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b71 // fmla v17.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b72 // fmla v18.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b73 // fmla v19.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4f // fmla v15.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b50 // fmla v16.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b51 // fmla v17.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b52 // fmla v18.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b53 // fmla v19.4s, v26.4s, v4.s[2]
+	FMOVQ 240(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b74 // fmla v20.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b75 // fmla v21.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b76 // fmla v22.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b77 // fmla v23.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b78 // fmla v24.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b54 // fmla v20.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b55 // fmla v21.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b56 // fmla v22.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b57 // fmla v23.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b58 // fmla v24.4s, v26.4s, v4.s[2]
+	FMOVQ 32(R1), F0
+	FMOVQ 160(R1), F1
+	FMOVQ 288(R1), F2
+	FMOVQ 416(R1), F3
+	FMOVQ 544(R1), F4
+	FMOVQ 256(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01365 // fmla v5.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11366 // fmla v6.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21367 // fmla v7.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31368 // fmla v8.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41369 // fmla v9.4s, v27.4s, v4.s[1]
+	WORD $0x4f801345 // fmla v5.4s, v26.4s, v0.s[0]
+	WORD $0x4f811346 // fmla v6.4s, v26.4s, v1.s[0]
+	WORD $0x4f821347 // fmla v7.4s, v26.4s, v2.s[0]
+	WORD $0x4f831348 // fmla v8.4s, v26.4s, v3.s[0]
+	WORD $0x4f841349 // fmla v9.4s, v26.4s, v4.s[0]
+	FMOVQ 272(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136a // fmla v10.4s, v27.4s, v0.s[1]
+	WORD $0x4fa1136b // fmla v11.4s, v27.4s, v1.s[1]
+	WORD $0x4fa2136c // fmla v12.4s, v27.4s, v2.s[1]
+	WORD $0x4fa3136d // fmla v13.4s, v27.4s, v3.s[1]
+	WORD $0x4fa4136e // fmla v14.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134a // fmla v10.4s, v26.4s, v0.s[0]
+	WORD $0x4f81134b // fmla v11.4s, v26.4s, v1.s[0]
+	WORD $0x4f82134c // fmla v12.4s, v26.4s, v2.s[0]
+	WORD $0x4f83134d // fmla v13.4s, v26.4s, v3.s[0]
+	WORD $0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	FMOVQ 288(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136f // fmla v15.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11370 // fmla v16.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21371 // fmla v17.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31372 // fmla v18.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41373 // fmla v19.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134f // fmla v15.4s, v26.4s, v0.s[0]
+	WORD $0x4f811350 // fmla v16.4s, v26.4s, v1.s[0]
+	WORD $0x4f821351 // fmla v17.4s, v26.4s, v2.s[0]
+	WORD $0x4f831352 // fmla v18.4s, v26.4s, v3.s[0]
+	WORD $0x4f841353 // fmla v19.4s, v26.4s, v4.s[0]
+	FMOVQ 304(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01374 // fmla v20.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11375 // fmla v21.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21376 // fmla v22.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31377 // fmla v23.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41378 // fmla v24.4s, v27.4s, v4.s[1]
+	WORD $0x4f801354 // fmla v20.4s, v26.4s, v0.s[0]
+	WORD $0x4f811355 // fmla v21.4s, v26.4s, v1.s[0]
+	WORD $0x4f821356 // fmla v22.4s, v26.4s, v2.s[0]
+	WORD $0x4f831357 // fmla v23.4s, v26.4s, v3.s[0]
+	WORD $0x4f841358 // fmla v24.4s, v26.4s, v4.s[0]
+	FMOVQ 320(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b65 // fmla v5.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b66 // fmla v6.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b67 // fmla v7.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b68 // fmla v8.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b69 // fmla v9.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b45 // fmla v5.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b46 // fmla v6.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b47 // fmla v7.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b48 // fmla v8.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b49 // fmla v9.4s, v26.4s, v4.s[2]
+	FMOVQ 336(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6a // fmla v10.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b6b // fmla v11.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b6c // fmla v12.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b6d // fmla v13.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b6e // fmla v14.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4a // fmla v10.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b4b // fmla v11.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b4c // fmla v12.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b4d // fmla v13.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b4e // fmla v14.4s, v26.4s, v4.s[2]
+	FMOVQ 352(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6f // fmla v15.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b70 // fmla v16.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b71 // fmla v17.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b72 // fmla v18.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b73 // fmla v19.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4f // fmla v15.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b50 // fmla v16.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b51 // fmla v17.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b52 // fmla v18.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b53 // fmla v19.4s, v26.4s, v4.s[2]
+	FMOVQ 368(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b74 // fmla v20.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b75 // fmla v21.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b76 // fmla v22.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b77 // fmla v23.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b78 // fmla v24.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b54 // fmla v20.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b55 // fmla v21.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b56 // fmla v22.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b57 // fmla v23.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b58 // fmla v24.4s, v26.4s, v4.s[2]
+	FMOVQ 48(R1), F0
+	FMOVQ 176(R1), F1
+	FMOVQ 304(R1), F2
+	FMOVQ 432(R1), F3
+	FMOVQ 560(R1), F4
+	FMOVQ 384(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01365 // fmla v5.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11366 // fmla v6.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21367 // fmla v7.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31368 // fmla v8.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41369 // fmla v9.4s, v27.4s, v4.s[1]
+	WORD $0x4f801345 // fmla v5.4s, v26.4s, v0.s[0]
+	WORD $0x4f811346 // fmla v6.4s, v26.4s, v1.s[0]
+	WORD $0x4f821347 // fmla v7.4s, v26.4s, v2.s[0]
+	WORD $0x4f831348 // fmla v8.4s, v26.4s, v3.s[0]
+	WORD $0x4f841349 // fmla v9.4s, v26.4s, v4.s[0]
+	FMOVQ 400(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136a // fmla v10.4s, v27.4s, v0.s[1]
+	WORD $0x4fa1136b // fmla v11.4s, v27.4s, v1.s[1]
+	WORD $0x4fa2136c // fmla v12.4s, v27.4s, v2.s[1]
+	WORD $0x4fa3136d // fmla v13.4s, v27.4s, v3.s[1]
+	WORD $0x4fa4136e // fmla v14.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134a // fmla v10.4s, v26.4s, v0.s[0]
+	WORD $0x4f81134b // fmla v11.4s, v26.4s, v1.s[0]
+	WORD $0x4f82134c // fmla v12.4s, v26.4s, v2.s[0]
+	WORD $0x4f83134d // fmla v13.4s, v26.4s, v3.s[0]
+	WORD $0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	FMOVQ 416(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136f // fmla v15.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11370 // fmla v16.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21371 // fmla v17.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31372 // fmla v18.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41373 // fmla v19.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134f // fmla v15.4s, v26.4s, v0.s[0]
+	WORD $0x4f811350 // fmla v16.4s, v26.4s, v1.s[0]
+	WORD $0x4f821351 // fmla v17.4s, v26.4s, v2.s[0]
+	WORD $0x4f831352 // fmla v18.4s, v26.4s, v3.s[0]
+	WORD $0x4f841353 // fmla v19.4s, v26.4s, v4.s[0]
+	FMOVQ 432(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01374 // fmla v20.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11375 // fmla v21.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21376 // fmla v22.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31377 // fmla v23.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41378 // fmla v24.4s, v27.4s, v4.s[1]
+	WORD $0x4f801354 // fmla v20.4s, v26.4s, v0.s[0]
+	WORD $0x4f811355 // fmla v21.4s, v26.4s, v1.s[0]
+	WORD $0x4f821356 // fmla v22.4s, v26.4s, v2.s[0]
+	WORD $0x4f831357 // fmla v23.4s, v26.4s, v3.s[0]
+	WORD $0x4f841358 // fmla v24.4s, v26.4s, v4.s[0]
+	FMOVQ 448(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b65 // fmla v5.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b66 // fmla v6.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b67 // fmla v7.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b68 // fmla v8.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b69 // fmla v9.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b45 // fmla v5.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b46 // fmla v6.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b47 // fmla v7.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b48 // fmla v8.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b49 // fmla v9.4s, v26.4s, v4.s[2]
+	FMOVQ 464(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6a // fmla v10.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b6b // fmla v11.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b6c // fmla v12.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b6d // fmla v13.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b6e // fmla v14.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4a // fmla v10.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b4b // fmla v11.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b4c // fmla v12.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b4d // fmla v13.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b4e // fmla v14.4s, v26.4s, v4.s[2]
+	FMOVQ 480(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6f // fmla v15.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b70 // fmla v16.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b71 // fmla v17.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b72 // fmla v18.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b73 // fmla v19.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4f // fmla v15.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b50 // fmla v16.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b51 // fmla v17.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b52 // fmla v18.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b53 // fmla v19.4s, v26.4s, v4.s[2]
+	FMOVQ 496(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b74 // fmla v20.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b75 // fmla v21.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b76 // fmla v22.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b77 // fmla v23.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b78 // fmla v24.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b54 // fmla v20.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b55 // fmla v21.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b56 // fmla v22.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b57 // fmla v23.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b58 // fmla v24.4s, v26.4s, v4.s[2]
+	FMOVQ 64(R1), F0
+	FMOVQ 192(R1), F1
+	FMOVQ 320(R1), F2
+	FMOVQ 448(R1), F3
+	FMOVQ 576(R1), F4
+	FMOVQ 512(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01365 // fmla v5.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11366 // fmla v6.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21367 // fmla v7.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31368 // fmla v8.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41369 // fmla v9.4s, v27.4s, v4.s[1]
+	WORD $0x4f801345 // fmla v5.4s, v26.4s, v0.s[0]
+	WORD $0x4f811346 // fmla v6.4s, v26.4s, v1.s[0]
+	WORD $0x4f821347 // fmla v7.4s, v26.4s, v2.s[0]
+	WORD $0x4f831348 // fmla v8.4s, v26.4s, v3.s[0]
+	WORD $0x4f841349 // fmla v9.4s, v26.4s, v4.s[0]
+	FMOVQ 528(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136a // fmla v10.4s, v27.4s, v0.s[1]
+	WORD $0x4fa1136b // fmla v11.4s, v27.4s, v1.s[1]
+	WORD $0x4fa2136c // fmla v12.4s, v27.4s, v2.s[1]
+	WORD $0x4fa3136d // fmla v13.4s, v27.4s, v3.s[1]
+	WORD $0x4fa4136e // fmla v14.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134a // fmla v10.4s, v26.4s, v0.s[0]
+	WORD $0x4f81134b // fmla v11.4s, v26.4s, v1.s[0]
+	WORD $0x4f82134c // fmla v12.4s, v26.4s, v2.s[0]
+	WORD $0x4f83134d // fmla v13.4s, v26.4s, v3.s[0]
+	WORD $0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	FMOVQ 544(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136f // fmla v15.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11370 // fmla v16.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21371 // fmla v17.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31372 // fmla v18.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41373 // fmla v19.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134f // fmla v15.4s, v26.4s, v0.s[0]
+	WORD $0x4f811350 // fmla v16.4s, v26.4s, v1.s[0]
+	WORD $0x4f821351 // fmla v17.4s, v26.4s, v2.s[0]
+	WORD $0x4f831352 // fmla v18.4s, v26.4s, v3.s[0]
+	WORD $0x4f841353 // fmla v19.4s, v26.4s, v4.s[0]
+	FMOVQ 560(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01374 // fmla v20.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11375 // fmla v21.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21376 // fmla v22.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31377 // fmla v23.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41378 // fmla v24.4s, v27.4s, v4.s[1]
+	WORD $0x4f801354 // fmla v20.4s, v26.4s, v0.s[0]
+	WORD $0x4f811355 // fmla v21.4s, v26.4s, v1.s[0]
+	WORD $0x4f821356 // fmla v22.4s, v26.4s, v2.s[0]
+	WORD $0x4f831357 // fmla v23.4s, v26.4s, v3.s[0]
+	WORD $0x4f841358 // fmla v24.4s, v26.4s, v4.s[0]
+	FMOVQ 576(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b65 // fmla v5.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b66 // fmla v6.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b67 // fmla v7.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b68 // fmla v8.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b69 // fmla v9.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b45 // fmla v5.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b46 // fmla v6.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b47 // fmla v7.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b48 // fmla v8.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b49 // fmla v9.4s, v26.4s, v4.s[2]
+	FMOVQ 592(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6a // fmla v10.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b6b // fmla v11.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b6c // fmla v12.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b6d // fmla v13.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b6e // fmla v14.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4a // fmla v10.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b4b // fmla v11.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b4c // fmla v12.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b4d // fmla v13.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b4e // fmla v14.4s, v26.4s, v4.s[2]
+	FMOVQ 608(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6f // fmla v15.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b70 // fmla v16.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b71 // fmla v17.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b72 // fmla v18.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b73 // fmla v19.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4f // fmla v15.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b50 // fmla v16.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b51 // fmla v17.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b52 // fmla v18.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b53 // fmla v19.4s, v26.4s, v4.s[2]
+	FMOVQ 624(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b74 // fmla v20.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b75 // fmla v21.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b76 // fmla v22.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b77 // fmla v23.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b78 // fmla v24.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b54 // fmla v20.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b55 // fmla v21.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b56 // fmla v22.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b57 // fmla v23.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b58 // fmla v24.4s, v26.4s, v4.s[2]
+	FMOVQ 80(R1), F0
+	FMOVQ 208(R1), F1
+	FMOVQ 336(R1), F2
+	FMOVQ 464(R1), F3
+	FMOVQ 592(R1), F4
+	FMOVQ 640(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01365 // fmla v5.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11366 // fmla v6.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21367 // fmla v7.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31368 // fmla v8.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41369 // fmla v9.4s, v27.4s, v4.s[1]
+	WORD $0x4f801345 // fmla v5.4s, v26.4s, v0.s[0]
+	WORD $0x4f811346 // fmla v6.4s, v26.4s, v1.s[0]
+	WORD $0x4f821347 // fmla v7.4s, v26.4s, v2.s[0]
+	WORD $0x4f831348 // fmla v8.4s, v26.4s, v3.s[0]
+	WORD $0x4f841349 // fmla v9.4s, v26.4s, v4.s[0]
+	FMOVQ 656(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136a // fmla v10.4s, v27.4s, v0.s[1]
+	WORD $0x4fa1136b // fmla v11.4s, v27.4s, v1.s[1]
+	WORD $0x4fa2136c // fmla v12.4s, v27.4s, v2.s[1]
+	WORD $0x4fa3136d // fmla v13.4s, v27.4s, v3.s[1]
+	WORD $0x4fa4136e // fmla v14.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134a // fmla v10.4s, v26.4s, v0.s[0]
+	WORD $0x4f81134b // fmla v11.4s, v26.4s, v1.s[0]
+	WORD $0x4f82134c // fmla v12.4s, v26.4s, v2.s[0]
+	WORD $0x4f83134d // fmla v13.4s, v26.4s, v3.s[0]
+	WORD $0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	FMOVQ 672(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136f // fmla v15.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11370 // fmla v16.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21371 // fmla v17.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31372 // fmla v18.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41373 // fmla v19.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134f // fmla v15.4s, v26.4s, v0.s[0]
+	WORD $0x4f811350 // fmla v16.4s, v26.4s, v1.s[0]
+	WORD $0x4f821351 // fmla v17.4s, v26.4s, v2.s[0]
+	WORD $0x4f831352 // fmla v18.4s, v26.4s, v3.s[0]
+	WORD $0x4f841353 // fmla v19.4s, v26.4s, v4.s[0]
+	FMOVQ 688(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01374 // fmla v20.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11375 // fmla v21.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21376 // fmla v22.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31377 // fmla v23.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41378 // fmla v24.4s, v27.4s, v4.s[1]
+	WORD $0x4f801354 // fmla v20.4s, v26.4s, v0.s[0]
+	WORD $0x4f811355 // fmla v21.4s, v26.4s, v1.s[0]
+	WORD $0x4f821356 // fmla v22.4s, v26.4s, v2.s[0]
+	WORD $0x4f831357 // fmla v23.4s, v26.4s, v3.s[0]
+	WORD $0x4f841358 // fmla v24.4s, v26.4s, v4.s[0]
+	FMOVQ 704(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b65 // fmla v5.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b66 // fmla v6.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b67 // fmla v7.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b68 // fmla v8.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b69 // fmla v9.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b45 // fmla v5.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b46 // fmla v6.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b47 // fmla v7.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b48 // fmla v8.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b49 // fmla v9.4s, v26.4s, v4.s[2]
+	FMOVQ 720(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6a // fmla v10.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b6b // fmla v11.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b6c // fmla v12.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b6d // fmla v13.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b6e // fmla v14.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4a // fmla v10.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b4b // fmla v11.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b4c // fmla v12.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b4d // fmla v13.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b4e // fmla v14.4s, v26.4s, v4.s[2]
+	FMOVQ 736(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6f // fmla v15.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b70 // fmla v16.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b71 // fmla v17.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b72 // fmla v18.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b73 // fmla v19.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4f // fmla v15.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b50 // fmla v16.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b51 // fmla v17.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b52 // fmla v18.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b53 // fmla v19.4s, v26.4s, v4.s[2]
+	FMOVQ 752(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b74 // fmla v20.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b75 // fmla v21.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b76 // fmla v22.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b77 // fmla v23.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b78 // fmla v24.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b54 // fmla v20.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b55 // fmla v21.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b56 // fmla v22.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b57 // fmla v23.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b58 // fmla v24.4s, v26.4s, v4.s[2]
+	FMOVQ 96(R1), F0
+	FMOVQ 224(R1), F1
+	FMOVQ 352(R1), F2
+	FMOVQ 480(R1), F3
+	FMOVQ 608(R1), F4
+	FMOVQ 768(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01365 // fmla v5.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11366 // fmla v6.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21367 // fmla v7.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31368 // fmla v8.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41369 // fmla v9.4s, v27.4s, v4.s[1]
+	WORD $0x4f801345 // fmla v5.4s, v26.4s, v0.s[0]
+	WORD $0x4f811346 // fmla v6.4s, v26.4s, v1.s[0]
+	WORD $0x4f821347 // fmla v7.4s, v26.4s, v2.s[0]
+	WORD $0x4f831348 // fmla v8.4s, v26.4s, v3.s[0]
+	WORD $0x4f841349 // fmla v9.4s, v26.4s, v4.s[0]
+	FMOVQ 784(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136a // fmla v10.4s, v27.4s, v0.s[1]
+	WORD $0x4fa1136b // fmla v11.4s, v27.4s, v1.s[1]
+	WORD $0x4fa2136c // fmla v12.4s, v27.4s, v2.s[1]
+	WORD $0x4fa3136d // fmla v13.4s, v27.4s, v3.s[1]
+	WORD $0x4fa4136e // fmla v14.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134a // fmla v10.4s, v26.4s, v0.s[0]
+	WORD $0x4f81134b // fmla v11.4s, v26.4s, v1.s[0]
+	WORD $0x4f82134c // fmla v12.4s, v26.4s, v2.s[0]
+	WORD $0x4f83134d // fmla v13.4s, v26.4s, v3.s[0]
+	WORD $0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	FMOVQ 800(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136f // fmla v15.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11370 // fmla v16.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21371 // fmla v17.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31372 // fmla v18.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41373 // fmla v19.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134f // fmla v15.4s, v26.4s, v0.s[0]
+	WORD $0x4f811350 // fmla v16.4s, v26.4s, v1.s[0]
+	WORD $0x4f821351 // fmla v17.4s, v26.4s, v2.s[0]
+	WORD $0x4f831352 // fmla v18.4s, v26.4s, v3.s[0]
+	WORD $0x4f841353 // fmla v19.4s, v26.4s, v4.s[0]
+	FMOVQ 816(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01374 // fmla v20.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11375 // fmla v21.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21376 // fmla v22.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31377 // fmla v23.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41378 // fmla v24.4s, v27.4s, v4.s[1]
+	WORD $0x4f801354 // fmla v20.4s, v26.4s, v0.s[0]
+	WORD $0x4f811355 // fmla v21.4s, v26.4s, v1.s[0]
+	WORD $0x4f821356 // fmla v22.4s, v26.4s, v2.s[0]
+	WORD $0x4f831357 // fmla v23.4s, v26.4s, v3.s[0]
+	WORD $0x4f841358 // fmla v24.4s, v26.4s, v4.s[0]
+	FMOVQ 832(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b65 // fmla v5.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b66 // fmla v6.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b67 // fmla v7.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b68 // fmla v8.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b69 // fmla v9.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b45 // fmla v5.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b46 // fmla v6.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b47 // fmla v7.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b48 // fmla v8.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b49 // fmla v9.4s, v26.4s, v4.s[2]
+	FMOVQ 848(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6a // fmla v10.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b6b // fmla v11.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b6c // fmla v12.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b6d // fmla v13.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b6e // fmla v14.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4a // fmla v10.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b4b // fmla v11.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b4c // fmla v12.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b4d // fmla v13.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b4e // fmla v14.4s, v26.4s, v4.s[2]
+	FMOVQ 864(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6f // fmla v15.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b70 // fmla v16.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b71 // fmla v17.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b72 // fmla v18.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b73 // fmla v19.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4f // fmla v15.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b50 // fmla v16.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b51 // fmla v17.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b52 // fmla v18.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b53 // fmla v19.4s, v26.4s, v4.s[2]
+	FMOVQ 880(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b74 // fmla v20.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b75 // fmla v21.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b76 // fmla v22.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b77 // fmla v23.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b78 // fmla v24.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b54 // fmla v20.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b55 // fmla v21.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b56 // fmla v22.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b57 // fmla v23.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b58 // fmla v24.4s, v26.4s, v4.s[2]
+	FMOVQ 112(R1), F0
+	FMOVQ 240(R1), F1
+	FMOVQ 368(R1), F2
+	FMOVQ 496(R1), F3
+	FMOVQ 624(R1), F4
+	FMOVQ 896(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01365 // fmla v5.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11366 // fmla v6.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21367 // fmla v7.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31368 // fmla v8.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41369 // fmla v9.4s, v27.4s, v4.s[1]
+	WORD $0x4f801345 // fmla v5.4s, v26.4s, v0.s[0]
+	WORD $0x4f811346 // fmla v6.4s, v26.4s, v1.s[0]
+	WORD $0x4f821347 // fmla v7.4s, v26.4s, v2.s[0]
+	WORD $0x4f831348 // fmla v8.4s, v26.4s, v3.s[0]
+	WORD $0x4f841349 // fmla v9.4s, v26.4s, v4.s[0]
+	FMOVQ 912(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136a // fmla v10.4s, v27.4s, v0.s[1]
+	WORD $0x4fa1136b // fmla v11.4s, v27.4s, v1.s[1]
+	WORD $0x4fa2136c // fmla v12.4s, v27.4s, v2.s[1]
+	WORD $0x4fa3136d // fmla v13.4s, v27.4s, v3.s[1]
+	WORD $0x4fa4136e // fmla v14.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134a // fmla v10.4s, v26.4s, v0.s[0]
+	WORD $0x4f81134b // fmla v11.4s, v26.4s, v1.s[0]
+	WORD $0x4f82134c // fmla v12.4s, v26.4s, v2.s[0]
+	WORD $0x4f83134d // fmla v13.4s, v26.4s, v3.s[0]
+	WORD $0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	FMOVQ 928(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa0136f // fmla v15.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11370 // fmla v16.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21371 // fmla v17.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31372 // fmla v18.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41373 // fmla v19.4s, v27.4s, v4.s[1]
+	WORD $0x4f80134f // fmla v15.4s, v26.4s, v0.s[0]
+	WORD $0x4f811350 // fmla v16.4s, v26.4s, v1.s[0]
+	WORD $0x4f821351 // fmla v17.4s, v26.4s, v2.s[0]
+	WORD $0x4f831352 // fmla v18.4s, v26.4s, v3.s[0]
+	WORD $0x4f841353 // fmla v19.4s, v26.4s, v4.s[0]
+	FMOVQ 944(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01374 // fmla v20.4s, v27.4s, v0.s[1]
+	WORD $0x4fa11375 // fmla v21.4s, v27.4s, v1.s[1]
+	WORD $0x4fa21376 // fmla v22.4s, v27.4s, v2.s[1]
+	WORD $0x4fa31377 // fmla v23.4s, v27.4s, v3.s[1]
+	WORD $0x4fa41378 // fmla v24.4s, v27.4s, v4.s[1]
+	WORD $0x4f801354 // fmla v20.4s, v26.4s, v0.s[0]
+	WORD $0x4f811355 // fmla v21.4s, v26.4s, v1.s[0]
+	WORD $0x4f821356 // fmla v22.4s, v26.4s, v2.s[0]
+	WORD $0x4f831357 // fmla v23.4s, v26.4s, v3.s[0]
+	WORD $0x4f841358 // fmla v24.4s, v26.4s, v4.s[0]
+	FMOVQ 960(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b65 // fmla v5.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b66 // fmla v6.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b67 // fmla v7.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b68 // fmla v8.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b69 // fmla v9.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b45 // fmla v5.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b46 // fmla v6.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b47 // fmla v7.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b48 // fmla v8.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b49 // fmla v9.4s, v26.4s, v4.s[2]
+	FMOVQ 976(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6a // fmla v10.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b6b // fmla v11.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b6c // fmla v12.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b6d // fmla v13.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b6e // fmla v14.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4a // fmla v10.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b4b // fmla v11.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b4c // fmla v12.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b4d // fmla v13.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b4e // fmla v14.4s, v26.4s, v4.s[2]
+	FMOVQ 992(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b6f // fmla v15.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b70 // fmla v16.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b71 // fmla v17.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b72 // fmla v18.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b73 // fmla v19.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b4f // fmla v15.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b50 // fmla v16.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b51 // fmla v17.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b52 // fmla v18.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b53 // fmla v19.4s, v26.4s, v4.s[2]
+	FMOVQ 1008(R0), F26
+	VAND V25.B16, V26.B16, V27.B16
+	VSHL $16, V26.S4, V26.S4
+	WORD $0x4fa01b74 // fmla v20.4s, v27.4s, v0.s[3]
+	WORD $0x4fa11b75 // fmla v21.4s, v27.4s, v1.s[3]
+	WORD $0x4fa21b76 // fmla v22.4s, v27.4s, v2.s[3]
+	WORD $0x4fa31b77 // fmla v23.4s, v27.4s, v3.s[3]
+	WORD $0x4fa41b78 // fmla v24.4s, v27.4s, v4.s[3]
+	WORD $0x4f801b54 // fmla v20.4s, v26.4s, v0.s[2]
+	WORD $0x4f811b55 // fmla v21.4s, v26.4s, v1.s[2]
+	WORD $0x4f821b56 // fmla v22.4s, v26.4s, v2.s[2]
+	WORD $0x4f831b57 // fmla v23.4s, v26.4s, v3.s[2]
+	WORD $0x4f841b58 // fmla v24.4s, v26.4s, v4.s[2]
+	ADD $1024, R0, R0
+	ADD $640, R1, R1
+	SUBS $1, R2, R2
 	BNE loop1
-	MOVD y+32(FP), R8
-	MOVD ldy+40(FP), R9
-	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
-	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
-	WORD $0x4e27d4a5 // fadd v5.4s, v5.4s, v7.4s
-	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
-	WORD $0x6e24d400 // faddp v0.4s, v0.4s, v4.4s
-	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
-	FMOVD F0, 0(R8)
-	ADD R9<<2, R8, R8
-	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
-	WORD $0x4e2bd529 // fadd v9.4s, v9.4s, v11.4s
-	WORD $0x6e29d508 // faddp v8.4s, v8.4s, v9.4s
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x6e2dd58c // faddp v12.4s, v12.4s, v13.4s
-	WORD $0x6e2cd508 // faddp v8.4s, v8.4s, v12.4s
-	WORD $0x6e28d508 // faddp v8.4s, v8.4s, v8.4s
-	FMOVD F8, 0(R8)
-	ADD R9<<2, R8, R8
-	WORD $0x4e32d610 // fadd v16.4s, v16.4s, v18.4s
-	WORD $0x4e33d631 // fadd v17.4s, v17.4s, v19.4s
-	WORD $0x6e31d610 // faddp v16.4s, v16.4s, v17.4s
-	WORD $0x4e36d694 // fadd v20.4s, v20.4s, v22.4s
-	WORD $0x4e37d6b5 // fadd v21.4s, v21.4s, v23.4s
-	WORD $0x6e35d694 // faddp v20.4s, v20.4s, v21.4s
-	WORD $0x6e34d610 // faddp v16.4s, v16.4s, v20.4s
-	WORD $0x6e30d610 // faddp v16.4s, v16.4s, v16.4s
-	FMOVD F16, 0(R8)
+	MOVD R4, FPCR
+	FMOVQ F5, 0(R3)
+	FMOVQ F6, 64(R3)
+	FMOVQ F7, 128(R3)
+	FMOVQ F8, 192(R3)
+	FMOVQ F9, 256(R3)
+	FMOVQ F10, 16(R3)
+	FMOVQ F11, 80(R3)
+	FMOVQ F12, 144(R3)
+	FMOVQ F13, 208(R3)
+	FMOVQ F14, 272(R3)
+	FMOVQ F15, 32(R3)
+	FMOVQ F16, 96(R3)
+	FMOVQ F17, 160(R3)
+	FMOVQ F18, 224(R3)
+	FMOVQ F19, 288(R3)
+	FMOVQ F20, 48(R3)
+	FMOVQ F21, 112(R3)
+	FMOVQ F22, 176(R3)
+	FMOVQ F23, 240(R3)
+	FMOVQ F24, 304(R3)
+	RET
+
+// func bf16Native1(w, a *byte, nb int, y *float32)
+TEXT ·bf16Native1(SB), NOSPLIT, $0-32
+	MOVD w+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
+loop1:
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 0(R0), F5
+	WORD $0x4fd0f0a1 // bfmlalt v1.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a1 // bfmlalb v1.4s, v5.8h, v0.h[0]
+	FMOVQ 16(R0), F5
+	WORD $0x4fd0f0a2 // bfmlalt v2.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a2 // bfmlalb v2.4s, v5.8h, v0.h[0]
+	FMOVQ 32(R0), F5
+	WORD $0x4fd0f0a3 // bfmlalt v3.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a3 // bfmlalb v3.4s, v5.8h, v0.h[0]
+	FMOVQ 48(R0), F5
+	WORD $0x4fd0f0a4 // bfmlalt v4.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a4 // bfmlalb v4.4s, v5.8h, v0.h[0]
+	FMOVQ 64(R0), F5
+	WORD $0x4ff0f0a1 // bfmlalt v1.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a1 // bfmlalb v1.4s, v5.8h, v0.h[2]
+	FMOVQ 80(R0), F5
+	WORD $0x4ff0f0a2 // bfmlalt v2.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a2 // bfmlalb v2.4s, v5.8h, v0.h[2]
+	FMOVQ 96(R0), F5
+	WORD $0x4ff0f0a3 // bfmlalt v3.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a3 // bfmlalb v3.4s, v5.8h, v0.h[2]
+	FMOVQ 112(R0), F5
+	WORD $0x4ff0f0a4 // bfmlalt v4.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a4 // bfmlalb v4.4s, v5.8h, v0.h[2]
+	FMOVQ 128(R0), F5
+	WORD $0x4fd0f8a1 // bfmlalt v1.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a1 // bfmlalb v1.4s, v5.8h, v0.h[4]
+	FMOVQ 144(R0), F5
+	WORD $0x4fd0f8a2 // bfmlalt v2.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a2 // bfmlalb v2.4s, v5.8h, v0.h[4]
+	FMOVQ 160(R0), F5
+	WORD $0x4fd0f8a3 // bfmlalt v3.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a3 // bfmlalb v3.4s, v5.8h, v0.h[4]
+	FMOVQ 176(R0), F5
+	WORD $0x4fd0f8a4 // bfmlalt v4.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a4 // bfmlalb v4.4s, v5.8h, v0.h[4]
+	FMOVQ 192(R0), F5
+	WORD $0x4ff0f8a1 // bfmlalt v1.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a1 // bfmlalb v1.4s, v5.8h, v0.h[6]
+	FMOVQ 208(R0), F5
+	WORD $0x4ff0f8a2 // bfmlalt v2.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a2 // bfmlalb v2.4s, v5.8h, v0.h[6]
+	FMOVQ 224(R0), F5
+	WORD $0x4ff0f8a3 // bfmlalt v3.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a3 // bfmlalb v3.4s, v5.8h, v0.h[6]
+	FMOVQ 240(R0), F5
+	WORD $0x4ff0f8a4 // bfmlalt v4.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a4 // bfmlalb v4.4s, v5.8h, v0.h[6]
+	FMOVQ 16(R1), F0
+	FMOVQ 256(R0), F5
+	WORD $0x4fd0f0a1 // bfmlalt v1.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a1 // bfmlalb v1.4s, v5.8h, v0.h[0]
+	FMOVQ 272(R0), F5
+	WORD $0x4fd0f0a2 // bfmlalt v2.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a2 // bfmlalb v2.4s, v5.8h, v0.h[0]
+	FMOVQ 288(R0), F5
+	WORD $0x4fd0f0a3 // bfmlalt v3.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a3 // bfmlalb v3.4s, v5.8h, v0.h[0]
+	FMOVQ 304(R0), F5
+	WORD $0x4fd0f0a4 // bfmlalt v4.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a4 // bfmlalb v4.4s, v5.8h, v0.h[0]
+	FMOVQ 320(R0), F5
+	WORD $0x4ff0f0a1 // bfmlalt v1.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a1 // bfmlalb v1.4s, v5.8h, v0.h[2]
+	FMOVQ 336(R0), F5
+	WORD $0x4ff0f0a2 // bfmlalt v2.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a2 // bfmlalb v2.4s, v5.8h, v0.h[2]
+	FMOVQ 352(R0), F5
+	WORD $0x4ff0f0a3 // bfmlalt v3.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a3 // bfmlalb v3.4s, v5.8h, v0.h[2]
+	FMOVQ 368(R0), F5
+	WORD $0x4ff0f0a4 // bfmlalt v4.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a4 // bfmlalb v4.4s, v5.8h, v0.h[2]
+	FMOVQ 384(R0), F5
+	WORD $0x4fd0f8a1 // bfmlalt v1.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a1 // bfmlalb v1.4s, v5.8h, v0.h[4]
+	FMOVQ 400(R0), F5
+	WORD $0x4fd0f8a2 // bfmlalt v2.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a2 // bfmlalb v2.4s, v5.8h, v0.h[4]
+	FMOVQ 416(R0), F5
+	WORD $0x4fd0f8a3 // bfmlalt v3.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a3 // bfmlalb v3.4s, v5.8h, v0.h[4]
+	FMOVQ 432(R0), F5
+	WORD $0x4fd0f8a4 // bfmlalt v4.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a4 // bfmlalb v4.4s, v5.8h, v0.h[4]
+	FMOVQ 448(R0), F5
+	WORD $0x4ff0f8a1 // bfmlalt v1.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a1 // bfmlalb v1.4s, v5.8h, v0.h[6]
+	FMOVQ 464(R0), F5
+	WORD $0x4ff0f8a2 // bfmlalt v2.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a2 // bfmlalb v2.4s, v5.8h, v0.h[6]
+	FMOVQ 480(R0), F5
+	WORD $0x4ff0f8a3 // bfmlalt v3.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a3 // bfmlalb v3.4s, v5.8h, v0.h[6]
+	FMOVQ 496(R0), F5
+	WORD $0x4ff0f8a4 // bfmlalt v4.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a4 // bfmlalb v4.4s, v5.8h, v0.h[6]
+	FMOVQ 32(R1), F0
+	FMOVQ 512(R0), F5
+	WORD $0x4fd0f0a1 // bfmlalt v1.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a1 // bfmlalb v1.4s, v5.8h, v0.h[0]
+	FMOVQ 528(R0), F5
+	WORD $0x4fd0f0a2 // bfmlalt v2.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a2 // bfmlalb v2.4s, v5.8h, v0.h[0]
+	FMOVQ 544(R0), F5
+	WORD $0x4fd0f0a3 // bfmlalt v3.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a3 // bfmlalb v3.4s, v5.8h, v0.h[0]
+	FMOVQ 560(R0), F5
+	WORD $0x4fd0f0a4 // bfmlalt v4.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a4 // bfmlalb v4.4s, v5.8h, v0.h[0]
+	FMOVQ 576(R0), F5
+	WORD $0x4ff0f0a1 // bfmlalt v1.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a1 // bfmlalb v1.4s, v5.8h, v0.h[2]
+	FMOVQ 592(R0), F5
+	WORD $0x4ff0f0a2 // bfmlalt v2.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a2 // bfmlalb v2.4s, v5.8h, v0.h[2]
+	FMOVQ 608(R0), F5
+	WORD $0x4ff0f0a3 // bfmlalt v3.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a3 // bfmlalb v3.4s, v5.8h, v0.h[2]
+	FMOVQ 624(R0), F5
+	WORD $0x4ff0f0a4 // bfmlalt v4.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a4 // bfmlalb v4.4s, v5.8h, v0.h[2]
+	FMOVQ 640(R0), F5
+	WORD $0x4fd0f8a1 // bfmlalt v1.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a1 // bfmlalb v1.4s, v5.8h, v0.h[4]
+	FMOVQ 656(R0), F5
+	WORD $0x4fd0f8a2 // bfmlalt v2.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a2 // bfmlalb v2.4s, v5.8h, v0.h[4]
+	FMOVQ 672(R0), F5
+	WORD $0x4fd0f8a3 // bfmlalt v3.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a3 // bfmlalb v3.4s, v5.8h, v0.h[4]
+	FMOVQ 688(R0), F5
+	WORD $0x4fd0f8a4 // bfmlalt v4.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a4 // bfmlalb v4.4s, v5.8h, v0.h[4]
+	FMOVQ 704(R0), F5
+	WORD $0x4ff0f8a1 // bfmlalt v1.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a1 // bfmlalb v1.4s, v5.8h, v0.h[6]
+	FMOVQ 720(R0), F5
+	WORD $0x4ff0f8a2 // bfmlalt v2.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a2 // bfmlalb v2.4s, v5.8h, v0.h[6]
+	FMOVQ 736(R0), F5
+	WORD $0x4ff0f8a3 // bfmlalt v3.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a3 // bfmlalb v3.4s, v5.8h, v0.h[6]
+	FMOVQ 752(R0), F5
+	WORD $0x4ff0f8a4 // bfmlalt v4.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a4 // bfmlalb v4.4s, v5.8h, v0.h[6]
+	FMOVQ 48(R1), F0
+	FMOVQ 768(R0), F5
+	WORD $0x4fd0f0a1 // bfmlalt v1.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a1 // bfmlalb v1.4s, v5.8h, v0.h[0]
+	FMOVQ 784(R0), F5
+	WORD $0x4fd0f0a2 // bfmlalt v2.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a2 // bfmlalb v2.4s, v5.8h, v0.h[0]
+	FMOVQ 800(R0), F5
+	WORD $0x4fd0f0a3 // bfmlalt v3.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a3 // bfmlalb v3.4s, v5.8h, v0.h[0]
+	FMOVQ 816(R0), F5
+	WORD $0x4fd0f0a4 // bfmlalt v4.4s, v5.8h, v0.h[1]
+	WORD $0x0fc0f0a4 // bfmlalb v4.4s, v5.8h, v0.h[0]
+	FMOVQ 832(R0), F5
+	WORD $0x4ff0f0a1 // bfmlalt v1.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a1 // bfmlalb v1.4s, v5.8h, v0.h[2]
+	FMOVQ 848(R0), F5
+	WORD $0x4ff0f0a2 // bfmlalt v2.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a2 // bfmlalb v2.4s, v5.8h, v0.h[2]
+	FMOVQ 864(R0), F5
+	WORD $0x4ff0f0a3 // bfmlalt v3.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a3 // bfmlalb v3.4s, v5.8h, v0.h[2]
+	FMOVQ 880(R0), F5
+	WORD $0x4ff0f0a4 // bfmlalt v4.4s, v5.8h, v0.h[3]
+	WORD $0x0fe0f0a4 // bfmlalb v4.4s, v5.8h, v0.h[2]
+	FMOVQ 896(R0), F5
+	WORD $0x4fd0f8a1 // bfmlalt v1.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a1 // bfmlalb v1.4s, v5.8h, v0.h[4]
+	FMOVQ 912(R0), F5
+	WORD $0x4fd0f8a2 // bfmlalt v2.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a2 // bfmlalb v2.4s, v5.8h, v0.h[4]
+	FMOVQ 928(R0), F5
+	WORD $0x4fd0f8a3 // bfmlalt v3.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a3 // bfmlalb v3.4s, v5.8h, v0.h[4]
+	FMOVQ 944(R0), F5
+	WORD $0x4fd0f8a4 // bfmlalt v4.4s, v5.8h, v0.h[5]
+	WORD $0x0fc0f8a4 // bfmlalb v4.4s, v5.8h, v0.h[4]
+	FMOVQ 960(R0), F5
+	WORD $0x4ff0f8a1 // bfmlalt v1.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a1 // bfmlalb v1.4s, v5.8h, v0.h[6]
+	FMOVQ 976(R0), F5
+	WORD $0x4ff0f8a2 // bfmlalt v2.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a2 // bfmlalb v2.4s, v5.8h, v0.h[6]
+	FMOVQ 992(R0), F5
+	WORD $0x4ff0f8a3 // bfmlalt v3.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a3 // bfmlalb v3.4s, v5.8h, v0.h[6]
+	FMOVQ 1008(R0), F5
+	WORD $0x4ff0f8a4 // bfmlalt v4.4s, v5.8h, v0.h[7]
+	WORD $0x0fe0f8a4 // bfmlalb v4.4s, v5.8h, v0.h[6]
+	ADD $1024, R0, R0
+	ADD $64, R1, R1
+	SUBS $1, R2, R2
+	BNE loop1
+	MOVD R4, FPCR
+	FMOVQ F1, 0(R3)
+	FMOVQ F2, 16(R3)
+	FMOVQ F3, 32(R3)
+	FMOVQ F4, 48(R3)
+	RET
+
+// func bf16Native2(w, a *byte, nb int, y *float32)
+TEXT ·bf16Native2(SB), NOSPLIT, $0-32
+	MOVD w+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
+loop1:
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 64(R1), F1
+	FMOVQ 0(R0), F10
+	WORD $0x4fd0f142 // bfmlalt v2.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f143 // bfmlalt v3.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f142 // bfmlalb v2.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f143 // bfmlalb v3.4s, v10.8h, v1.h[0]
+	FMOVQ 16(R0), F10
+	WORD $0x4fd0f144 // bfmlalt v4.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f145 // bfmlalt v5.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f144 // bfmlalb v4.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f145 // bfmlalb v5.4s, v10.8h, v1.h[0]
+	FMOVQ 32(R0), F10
+	WORD $0x4fd0f146 // bfmlalt v6.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f147 // bfmlalt v7.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f146 // bfmlalb v6.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f147 // bfmlalb v7.4s, v10.8h, v1.h[0]
+	FMOVQ 48(R0), F10
+	WORD $0x4fd0f148 // bfmlalt v8.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f149 // bfmlalt v9.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f148 // bfmlalb v8.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f149 // bfmlalb v9.4s, v10.8h, v1.h[0]
+	FMOVQ 64(R0), F10
+	WORD $0x4ff0f142 // bfmlalt v2.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f143 // bfmlalt v3.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f142 // bfmlalb v2.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f143 // bfmlalb v3.4s, v10.8h, v1.h[2]
+	FMOVQ 80(R0), F10
+	WORD $0x4ff0f144 // bfmlalt v4.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f145 // bfmlalt v5.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f144 // bfmlalb v4.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f145 // bfmlalb v5.4s, v10.8h, v1.h[2]
+	FMOVQ 96(R0), F10
+	WORD $0x4ff0f146 // bfmlalt v6.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f147 // bfmlalt v7.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f146 // bfmlalb v6.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f147 // bfmlalb v7.4s, v10.8h, v1.h[2]
+	FMOVQ 112(R0), F10
+	WORD $0x4ff0f148 // bfmlalt v8.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f149 // bfmlalt v9.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f148 // bfmlalb v8.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f149 // bfmlalb v9.4s, v10.8h, v1.h[2]
+	FMOVQ 128(R0), F10
+	WORD $0x4fd0f942 // bfmlalt v2.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f943 // bfmlalt v3.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f942 // bfmlalb v2.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f943 // bfmlalb v3.4s, v10.8h, v1.h[4]
+	FMOVQ 144(R0), F10
+	WORD $0x4fd0f944 // bfmlalt v4.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f945 // bfmlalt v5.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f944 // bfmlalb v4.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f945 // bfmlalb v5.4s, v10.8h, v1.h[4]
+	FMOVQ 160(R0), F10
+	WORD $0x4fd0f946 // bfmlalt v6.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f947 // bfmlalt v7.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f946 // bfmlalb v6.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f947 // bfmlalb v7.4s, v10.8h, v1.h[4]
+	FMOVQ 176(R0), F10
+	WORD $0x4fd0f948 // bfmlalt v8.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f949 // bfmlalt v9.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f948 // bfmlalb v8.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f949 // bfmlalb v9.4s, v10.8h, v1.h[4]
+	FMOVQ 192(R0), F10
+	WORD $0x4ff0f942 // bfmlalt v2.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f943 // bfmlalt v3.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f942 // bfmlalb v2.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f943 // bfmlalb v3.4s, v10.8h, v1.h[6]
+	FMOVQ 208(R0), F10
+	WORD $0x4ff0f944 // bfmlalt v4.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f945 // bfmlalt v5.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f944 // bfmlalb v4.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f945 // bfmlalb v5.4s, v10.8h, v1.h[6]
+	FMOVQ 224(R0), F10
+	WORD $0x4ff0f946 // bfmlalt v6.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f947 // bfmlalt v7.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f946 // bfmlalb v6.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f947 // bfmlalb v7.4s, v10.8h, v1.h[6]
+	FMOVQ 240(R0), F10
+	WORD $0x4ff0f948 // bfmlalt v8.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f949 // bfmlalt v9.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f948 // bfmlalb v8.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f949 // bfmlalb v9.4s, v10.8h, v1.h[6]
+	FMOVQ 16(R1), F0
+	FMOVQ 80(R1), F1
+	FMOVQ 256(R0), F10
+	WORD $0x4fd0f142 // bfmlalt v2.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f143 // bfmlalt v3.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f142 // bfmlalb v2.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f143 // bfmlalb v3.4s, v10.8h, v1.h[0]
+	FMOVQ 272(R0), F10
+	WORD $0x4fd0f144 // bfmlalt v4.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f145 // bfmlalt v5.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f144 // bfmlalb v4.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f145 // bfmlalb v5.4s, v10.8h, v1.h[0]
+	FMOVQ 288(R0), F10
+	WORD $0x4fd0f146 // bfmlalt v6.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f147 // bfmlalt v7.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f146 // bfmlalb v6.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f147 // bfmlalb v7.4s, v10.8h, v1.h[0]
+	FMOVQ 304(R0), F10
+	WORD $0x4fd0f148 // bfmlalt v8.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f149 // bfmlalt v9.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f148 // bfmlalb v8.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f149 // bfmlalb v9.4s, v10.8h, v1.h[0]
+	FMOVQ 320(R0), F10
+	WORD $0x4ff0f142 // bfmlalt v2.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f143 // bfmlalt v3.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f142 // bfmlalb v2.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f143 // bfmlalb v3.4s, v10.8h, v1.h[2]
+	FMOVQ 336(R0), F10
+	WORD $0x4ff0f144 // bfmlalt v4.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f145 // bfmlalt v5.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f144 // bfmlalb v4.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f145 // bfmlalb v5.4s, v10.8h, v1.h[2]
+	FMOVQ 352(R0), F10
+	WORD $0x4ff0f146 // bfmlalt v6.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f147 // bfmlalt v7.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f146 // bfmlalb v6.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f147 // bfmlalb v7.4s, v10.8h, v1.h[2]
+	FMOVQ 368(R0), F10
+	WORD $0x4ff0f148 // bfmlalt v8.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f149 // bfmlalt v9.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f148 // bfmlalb v8.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f149 // bfmlalb v9.4s, v10.8h, v1.h[2]
+	FMOVQ 384(R0), F10
+	WORD $0x4fd0f942 // bfmlalt v2.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f943 // bfmlalt v3.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f942 // bfmlalb v2.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f943 // bfmlalb v3.4s, v10.8h, v1.h[4]
+	FMOVQ 400(R0), F10
+	WORD $0x4fd0f944 // bfmlalt v4.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f945 // bfmlalt v5.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f944 // bfmlalb v4.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f945 // bfmlalb v5.4s, v10.8h, v1.h[4]
+	FMOVQ 416(R0), F10
+	WORD $0x4fd0f946 // bfmlalt v6.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f947 // bfmlalt v7.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f946 // bfmlalb v6.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f947 // bfmlalb v7.4s, v10.8h, v1.h[4]
+	FMOVQ 432(R0), F10
+	WORD $0x4fd0f948 // bfmlalt v8.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f949 // bfmlalt v9.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f948 // bfmlalb v8.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f949 // bfmlalb v9.4s, v10.8h, v1.h[4]
+	FMOVQ 448(R0), F10
+	WORD $0x4ff0f942 // bfmlalt v2.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f943 // bfmlalt v3.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f942 // bfmlalb v2.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f943 // bfmlalb v3.4s, v10.8h, v1.h[6]
+	FMOVQ 464(R0), F10
+	WORD $0x4ff0f944 // bfmlalt v4.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f945 // bfmlalt v5.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f944 // bfmlalb v4.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f945 // bfmlalb v5.4s, v10.8h, v1.h[6]
+	FMOVQ 480(R0), F10
+	WORD $0x4ff0f946 // bfmlalt v6.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f947 // bfmlalt v7.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f946 // bfmlalb v6.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f947 // bfmlalb v7.4s, v10.8h, v1.h[6]
+	FMOVQ 496(R0), F10
+	WORD $0x4ff0f948 // bfmlalt v8.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f949 // bfmlalt v9.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f948 // bfmlalb v8.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f949 // bfmlalb v9.4s, v10.8h, v1.h[6]
+	FMOVQ 32(R1), F0
+	FMOVQ 96(R1), F1
+	FMOVQ 512(R0), F10
+	WORD $0x4fd0f142 // bfmlalt v2.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f143 // bfmlalt v3.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f142 // bfmlalb v2.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f143 // bfmlalb v3.4s, v10.8h, v1.h[0]
+	FMOVQ 528(R0), F10
+	WORD $0x4fd0f144 // bfmlalt v4.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f145 // bfmlalt v5.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f144 // bfmlalb v4.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f145 // bfmlalb v5.4s, v10.8h, v1.h[0]
+	FMOVQ 544(R0), F10
+	WORD $0x4fd0f146 // bfmlalt v6.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f147 // bfmlalt v7.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f146 // bfmlalb v6.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f147 // bfmlalb v7.4s, v10.8h, v1.h[0]
+	FMOVQ 560(R0), F10
+	WORD $0x4fd0f148 // bfmlalt v8.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f149 // bfmlalt v9.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f148 // bfmlalb v8.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f149 // bfmlalb v9.4s, v10.8h, v1.h[0]
+	FMOVQ 576(R0), F10
+	WORD $0x4ff0f142 // bfmlalt v2.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f143 // bfmlalt v3.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f142 // bfmlalb v2.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f143 // bfmlalb v3.4s, v10.8h, v1.h[2]
+	FMOVQ 592(R0), F10
+	WORD $0x4ff0f144 // bfmlalt v4.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f145 // bfmlalt v5.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f144 // bfmlalb v4.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f145 // bfmlalb v5.4s, v10.8h, v1.h[2]
+	FMOVQ 608(R0), F10
+	WORD $0x4ff0f146 // bfmlalt v6.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f147 // bfmlalt v7.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f146 // bfmlalb v6.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f147 // bfmlalb v7.4s, v10.8h, v1.h[2]
+	FMOVQ 624(R0), F10
+	WORD $0x4ff0f148 // bfmlalt v8.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f149 // bfmlalt v9.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f148 // bfmlalb v8.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f149 // bfmlalb v9.4s, v10.8h, v1.h[2]
+	FMOVQ 640(R0), F10
+	WORD $0x4fd0f942 // bfmlalt v2.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f943 // bfmlalt v3.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f942 // bfmlalb v2.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f943 // bfmlalb v3.4s, v10.8h, v1.h[4]
+	FMOVQ 656(R0), F10
+	WORD $0x4fd0f944 // bfmlalt v4.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f945 // bfmlalt v5.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f944 // bfmlalb v4.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f945 // bfmlalb v5.4s, v10.8h, v1.h[4]
+	FMOVQ 672(R0), F10
+	WORD $0x4fd0f946 // bfmlalt v6.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f947 // bfmlalt v7.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f946 // bfmlalb v6.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f947 // bfmlalb v7.4s, v10.8h, v1.h[4]
+	FMOVQ 688(R0), F10
+	WORD $0x4fd0f948 // bfmlalt v8.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f949 // bfmlalt v9.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f948 // bfmlalb v8.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f949 // bfmlalb v9.4s, v10.8h, v1.h[4]
+	FMOVQ 704(R0), F10
+	WORD $0x4ff0f942 // bfmlalt v2.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f943 // bfmlalt v3.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f942 // bfmlalb v2.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f943 // bfmlalb v3.4s, v10.8h, v1.h[6]
+	FMOVQ 720(R0), F10
+	WORD $0x4ff0f944 // bfmlalt v4.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f945 // bfmlalt v5.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f944 // bfmlalb v4.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f945 // bfmlalb v5.4s, v10.8h, v1.h[6]
+	FMOVQ 736(R0), F10
+	WORD $0x4ff0f946 // bfmlalt v6.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f947 // bfmlalt v7.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f946 // bfmlalb v6.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f947 // bfmlalb v7.4s, v10.8h, v1.h[6]
+	FMOVQ 752(R0), F10
+	WORD $0x4ff0f948 // bfmlalt v8.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f949 // bfmlalt v9.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f948 // bfmlalb v8.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f949 // bfmlalb v9.4s, v10.8h, v1.h[6]
+	FMOVQ 48(R1), F0
+	FMOVQ 112(R1), F1
+	FMOVQ 768(R0), F10
+	WORD $0x4fd0f142 // bfmlalt v2.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f143 // bfmlalt v3.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f142 // bfmlalb v2.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f143 // bfmlalb v3.4s, v10.8h, v1.h[0]
+	FMOVQ 784(R0), F10
+	WORD $0x4fd0f144 // bfmlalt v4.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f145 // bfmlalt v5.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f144 // bfmlalb v4.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f145 // bfmlalb v5.4s, v10.8h, v1.h[0]
+	FMOVQ 800(R0), F10
+	WORD $0x4fd0f146 // bfmlalt v6.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f147 // bfmlalt v7.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f146 // bfmlalb v6.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f147 // bfmlalb v7.4s, v10.8h, v1.h[0]
+	FMOVQ 816(R0), F10
+	WORD $0x4fd0f148 // bfmlalt v8.4s, v10.8h, v0.h[1]
+	WORD $0x4fd1f149 // bfmlalt v9.4s, v10.8h, v1.h[1]
+	WORD $0x0fc0f148 // bfmlalb v8.4s, v10.8h, v0.h[0]
+	WORD $0x0fc1f149 // bfmlalb v9.4s, v10.8h, v1.h[0]
+	FMOVQ 832(R0), F10
+	WORD $0x4ff0f142 // bfmlalt v2.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f143 // bfmlalt v3.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f142 // bfmlalb v2.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f143 // bfmlalb v3.4s, v10.8h, v1.h[2]
+	FMOVQ 848(R0), F10
+	WORD $0x4ff0f144 // bfmlalt v4.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f145 // bfmlalt v5.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f144 // bfmlalb v4.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f145 // bfmlalb v5.4s, v10.8h, v1.h[2]
+	FMOVQ 864(R0), F10
+	WORD $0x4ff0f146 // bfmlalt v6.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f147 // bfmlalt v7.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f146 // bfmlalb v6.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f147 // bfmlalb v7.4s, v10.8h, v1.h[2]
+	FMOVQ 880(R0), F10
+	WORD $0x4ff0f148 // bfmlalt v8.4s, v10.8h, v0.h[3]
+	WORD $0x4ff1f149 // bfmlalt v9.4s, v10.8h, v1.h[3]
+	WORD $0x0fe0f148 // bfmlalb v8.4s, v10.8h, v0.h[2]
+	WORD $0x0fe1f149 // bfmlalb v9.4s, v10.8h, v1.h[2]
+	FMOVQ 896(R0), F10
+	WORD $0x4fd0f942 // bfmlalt v2.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f943 // bfmlalt v3.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f942 // bfmlalb v2.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f943 // bfmlalb v3.4s, v10.8h, v1.h[4]
+	FMOVQ 912(R0), F10
+	WORD $0x4fd0f944 // bfmlalt v4.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f945 // bfmlalt v5.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f944 // bfmlalb v4.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f945 // bfmlalb v5.4s, v10.8h, v1.h[4]
+	FMOVQ 928(R0), F10
+	WORD $0x4fd0f946 // bfmlalt v6.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f947 // bfmlalt v7.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f946 // bfmlalb v6.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f947 // bfmlalb v7.4s, v10.8h, v1.h[4]
+	FMOVQ 944(R0), F10
+	WORD $0x4fd0f948 // bfmlalt v8.4s, v10.8h, v0.h[5]
+	WORD $0x4fd1f949 // bfmlalt v9.4s, v10.8h, v1.h[5]
+	WORD $0x0fc0f948 // bfmlalb v8.4s, v10.8h, v0.h[4]
+	WORD $0x0fc1f949 // bfmlalb v9.4s, v10.8h, v1.h[4]
+	FMOVQ 960(R0), F10
+	WORD $0x4ff0f942 // bfmlalt v2.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f943 // bfmlalt v3.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f942 // bfmlalb v2.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f943 // bfmlalb v3.4s, v10.8h, v1.h[6]
+	FMOVQ 976(R0), F10
+	WORD $0x4ff0f944 // bfmlalt v4.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f945 // bfmlalt v5.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f944 // bfmlalb v4.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f945 // bfmlalb v5.4s, v10.8h, v1.h[6]
+	FMOVQ 992(R0), F10
+	WORD $0x4ff0f946 // bfmlalt v6.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f947 // bfmlalt v7.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f946 // bfmlalb v6.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f947 // bfmlalb v7.4s, v10.8h, v1.h[6]
+	FMOVQ 1008(R0), F10
+	WORD $0x4ff0f948 // bfmlalt v8.4s, v10.8h, v0.h[7]
+	WORD $0x4ff1f949 // bfmlalt v9.4s, v10.8h, v1.h[7]
+	WORD $0x0fe0f948 // bfmlalb v8.4s, v10.8h, v0.h[6]
+	WORD $0x0fe1f949 // bfmlalb v9.4s, v10.8h, v1.h[6]
+	ADD $1024, R0, R0
+	ADD $128, R1, R1
+	SUBS $1, R2, R2
+	BNE loop1
+	MOVD R4, FPCR
+	FMOVQ F2, 0(R3)
+	FMOVQ F3, 64(R3)
+	FMOVQ F4, 16(R3)
+	FMOVQ F5, 80(R3)
+	FMOVQ F6, 32(R3)
+	FMOVQ F7, 96(R3)
+	FMOVQ F8, 48(R3)
+	FMOVQ F9, 112(R3)
+	RET
+
+// func bf16Native3(w, a *byte, nb int, y *float32)
+TEXT ·bf16Native3(SB), NOSPLIT, $0-32
+	MOVD w+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
+loop1:
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 64(R1), F1
+	FMOVQ 128(R1), F2
+	FMOVQ 0(R0), F15
+	WORD $0x4fd0f1e3 // bfmlalt v3.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1e4 // bfmlalt v4.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1e5 // bfmlalt v5.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e3 // bfmlalb v3.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1e4 // bfmlalb v4.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1e5 // bfmlalb v5.4s, v15.8h, v2.h[0]
+	FMOVQ 16(R0), F15
+	WORD $0x4fd0f1e6 // bfmlalt v6.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1e7 // bfmlalt v7.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1e8 // bfmlalt v8.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e6 // bfmlalb v6.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1e7 // bfmlalb v7.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1e8 // bfmlalb v8.4s, v15.8h, v2.h[0]
+	FMOVQ 32(R0), F15
+	WORD $0x4fd0f1e9 // bfmlalt v9.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1ea // bfmlalt v10.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1eb // bfmlalt v11.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e9 // bfmlalb v9.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1ea // bfmlalb v10.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1eb // bfmlalb v11.4s, v15.8h, v2.h[0]
+	FMOVQ 48(R0), F15
+	WORD $0x4fd0f1ec // bfmlalt v12.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1ed // bfmlalt v13.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1ee // bfmlalt v14.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1ec // bfmlalb v12.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1ed // bfmlalb v13.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1ee // bfmlalb v14.4s, v15.8h, v2.h[0]
+	FMOVQ 64(R0), F15
+	WORD $0x4ff0f1e3 // bfmlalt v3.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1e4 // bfmlalt v4.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1e5 // bfmlalt v5.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e3 // bfmlalb v3.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1e4 // bfmlalb v4.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1e5 // bfmlalb v5.4s, v15.8h, v2.h[2]
+	FMOVQ 80(R0), F15
+	WORD $0x4ff0f1e6 // bfmlalt v6.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1e7 // bfmlalt v7.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1e8 // bfmlalt v8.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e6 // bfmlalb v6.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1e7 // bfmlalb v7.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1e8 // bfmlalb v8.4s, v15.8h, v2.h[2]
+	FMOVQ 96(R0), F15
+	WORD $0x4ff0f1e9 // bfmlalt v9.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1ea // bfmlalt v10.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1eb // bfmlalt v11.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e9 // bfmlalb v9.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1ea // bfmlalb v10.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1eb // bfmlalb v11.4s, v15.8h, v2.h[2]
+	FMOVQ 112(R0), F15
+	WORD $0x4ff0f1ec // bfmlalt v12.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1ed // bfmlalt v13.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1ee // bfmlalt v14.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1ec // bfmlalb v12.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1ed // bfmlalb v13.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1ee // bfmlalb v14.4s, v15.8h, v2.h[2]
+	FMOVQ 128(R0), F15
+	WORD $0x4fd0f9e3 // bfmlalt v3.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9e4 // bfmlalt v4.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9e5 // bfmlalt v5.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e3 // bfmlalb v3.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9e4 // bfmlalb v4.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9e5 // bfmlalb v5.4s, v15.8h, v2.h[4]
+	FMOVQ 144(R0), F15
+	WORD $0x4fd0f9e6 // bfmlalt v6.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9e7 // bfmlalt v7.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9e8 // bfmlalt v8.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e6 // bfmlalb v6.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9e7 // bfmlalb v7.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9e8 // bfmlalb v8.4s, v15.8h, v2.h[4]
+	FMOVQ 160(R0), F15
+	WORD $0x4fd0f9e9 // bfmlalt v9.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9ea // bfmlalt v10.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9eb // bfmlalt v11.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e9 // bfmlalb v9.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9ea // bfmlalb v10.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9eb // bfmlalb v11.4s, v15.8h, v2.h[4]
+	FMOVQ 176(R0), F15
+	WORD $0x4fd0f9ec // bfmlalt v12.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9ed // bfmlalt v13.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9ee // bfmlalt v14.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9ec // bfmlalb v12.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9ed // bfmlalb v13.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9ee // bfmlalb v14.4s, v15.8h, v2.h[4]
+	FMOVQ 192(R0), F15
+	WORD $0x4ff0f9e3 // bfmlalt v3.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9e4 // bfmlalt v4.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9e5 // bfmlalt v5.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e3 // bfmlalb v3.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9e4 // bfmlalb v4.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9e5 // bfmlalb v5.4s, v15.8h, v2.h[6]
+	FMOVQ 208(R0), F15
+	WORD $0x4ff0f9e6 // bfmlalt v6.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9e7 // bfmlalt v7.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9e8 // bfmlalt v8.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e6 // bfmlalb v6.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9e7 // bfmlalb v7.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9e8 // bfmlalb v8.4s, v15.8h, v2.h[6]
+	FMOVQ 224(R0), F15
+	WORD $0x4ff0f9e9 // bfmlalt v9.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9ea // bfmlalt v10.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9eb // bfmlalt v11.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e9 // bfmlalb v9.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9ea // bfmlalb v10.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9eb // bfmlalb v11.4s, v15.8h, v2.h[6]
+	FMOVQ 240(R0), F15
+	WORD $0x4ff0f9ec // bfmlalt v12.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9ed // bfmlalt v13.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9ee // bfmlalt v14.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9ec // bfmlalb v12.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9ed // bfmlalb v13.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9ee // bfmlalb v14.4s, v15.8h, v2.h[6]
+	FMOVQ 16(R1), F0
+	FMOVQ 80(R1), F1
+	FMOVQ 144(R1), F2
+	FMOVQ 256(R0), F15
+	WORD $0x4fd0f1e3 // bfmlalt v3.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1e4 // bfmlalt v4.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1e5 // bfmlalt v5.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e3 // bfmlalb v3.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1e4 // bfmlalb v4.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1e5 // bfmlalb v5.4s, v15.8h, v2.h[0]
+	FMOVQ 272(R0), F15
+	WORD $0x4fd0f1e6 // bfmlalt v6.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1e7 // bfmlalt v7.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1e8 // bfmlalt v8.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e6 // bfmlalb v6.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1e7 // bfmlalb v7.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1e8 // bfmlalb v8.4s, v15.8h, v2.h[0]
+	FMOVQ 288(R0), F15
+	WORD $0x4fd0f1e9 // bfmlalt v9.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1ea // bfmlalt v10.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1eb // bfmlalt v11.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e9 // bfmlalb v9.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1ea // bfmlalb v10.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1eb // bfmlalb v11.4s, v15.8h, v2.h[0]
+	FMOVQ 304(R0), F15
+	WORD $0x4fd0f1ec // bfmlalt v12.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1ed // bfmlalt v13.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1ee // bfmlalt v14.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1ec // bfmlalb v12.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1ed // bfmlalb v13.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1ee // bfmlalb v14.4s, v15.8h, v2.h[0]
+	FMOVQ 320(R0), F15
+	WORD $0x4ff0f1e3 // bfmlalt v3.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1e4 // bfmlalt v4.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1e5 // bfmlalt v5.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e3 // bfmlalb v3.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1e4 // bfmlalb v4.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1e5 // bfmlalb v5.4s, v15.8h, v2.h[2]
+	FMOVQ 336(R0), F15
+	WORD $0x4ff0f1e6 // bfmlalt v6.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1e7 // bfmlalt v7.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1e8 // bfmlalt v8.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e6 // bfmlalb v6.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1e7 // bfmlalb v7.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1e8 // bfmlalb v8.4s, v15.8h, v2.h[2]
+	FMOVQ 352(R0), F15
+	WORD $0x4ff0f1e9 // bfmlalt v9.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1ea // bfmlalt v10.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1eb // bfmlalt v11.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e9 // bfmlalb v9.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1ea // bfmlalb v10.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1eb // bfmlalb v11.4s, v15.8h, v2.h[2]
+	FMOVQ 368(R0), F15
+	WORD $0x4ff0f1ec // bfmlalt v12.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1ed // bfmlalt v13.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1ee // bfmlalt v14.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1ec // bfmlalb v12.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1ed // bfmlalb v13.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1ee // bfmlalb v14.4s, v15.8h, v2.h[2]
+	FMOVQ 384(R0), F15
+	WORD $0x4fd0f9e3 // bfmlalt v3.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9e4 // bfmlalt v4.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9e5 // bfmlalt v5.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e3 // bfmlalb v3.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9e4 // bfmlalb v4.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9e5 // bfmlalb v5.4s, v15.8h, v2.h[4]
+	FMOVQ 400(R0), F15
+	WORD $0x4fd0f9e6 // bfmlalt v6.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9e7 // bfmlalt v7.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9e8 // bfmlalt v8.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e6 // bfmlalb v6.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9e7 // bfmlalb v7.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9e8 // bfmlalb v8.4s, v15.8h, v2.h[4]
+	FMOVQ 416(R0), F15
+	WORD $0x4fd0f9e9 // bfmlalt v9.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9ea // bfmlalt v10.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9eb // bfmlalt v11.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e9 // bfmlalb v9.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9ea // bfmlalb v10.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9eb // bfmlalb v11.4s, v15.8h, v2.h[4]
+	FMOVQ 432(R0), F15
+	WORD $0x4fd0f9ec // bfmlalt v12.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9ed // bfmlalt v13.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9ee // bfmlalt v14.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9ec // bfmlalb v12.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9ed // bfmlalb v13.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9ee // bfmlalb v14.4s, v15.8h, v2.h[4]
+	FMOVQ 448(R0), F15
+	WORD $0x4ff0f9e3 // bfmlalt v3.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9e4 // bfmlalt v4.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9e5 // bfmlalt v5.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e3 // bfmlalb v3.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9e4 // bfmlalb v4.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9e5 // bfmlalb v5.4s, v15.8h, v2.h[6]
+	FMOVQ 464(R0), F15
+	WORD $0x4ff0f9e6 // bfmlalt v6.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9e7 // bfmlalt v7.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9e8 // bfmlalt v8.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e6 // bfmlalb v6.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9e7 // bfmlalb v7.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9e8 // bfmlalb v8.4s, v15.8h, v2.h[6]
+	FMOVQ 480(R0), F15
+	WORD $0x4ff0f9e9 // bfmlalt v9.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9ea // bfmlalt v10.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9eb // bfmlalt v11.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e9 // bfmlalb v9.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9ea // bfmlalb v10.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9eb // bfmlalb v11.4s, v15.8h, v2.h[6]
+	FMOVQ 496(R0), F15
+	WORD $0x4ff0f9ec // bfmlalt v12.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9ed // bfmlalt v13.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9ee // bfmlalt v14.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9ec // bfmlalb v12.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9ed // bfmlalb v13.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9ee // bfmlalb v14.4s, v15.8h, v2.h[6]
+	FMOVQ 32(R1), F0
+	FMOVQ 96(R1), F1
+	FMOVQ 160(R1), F2
+	FMOVQ 512(R0), F15
+	WORD $0x4fd0f1e3 // bfmlalt v3.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1e4 // bfmlalt v4.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1e5 // bfmlalt v5.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e3 // bfmlalb v3.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1e4 // bfmlalb v4.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1e5 // bfmlalb v5.4s, v15.8h, v2.h[0]
+	FMOVQ 528(R0), F15
+	WORD $0x4fd0f1e6 // bfmlalt v6.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1e7 // bfmlalt v7.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1e8 // bfmlalt v8.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e6 // bfmlalb v6.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1e7 // bfmlalb v7.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1e8 // bfmlalb v8.4s, v15.8h, v2.h[0]
+	FMOVQ 544(R0), F15
+	WORD $0x4fd0f1e9 // bfmlalt v9.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1ea // bfmlalt v10.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1eb // bfmlalt v11.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e9 // bfmlalb v9.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1ea // bfmlalb v10.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1eb // bfmlalb v11.4s, v15.8h, v2.h[0]
+	FMOVQ 560(R0), F15
+	WORD $0x4fd0f1ec // bfmlalt v12.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1ed // bfmlalt v13.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1ee // bfmlalt v14.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1ec // bfmlalb v12.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1ed // bfmlalb v13.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1ee // bfmlalb v14.4s, v15.8h, v2.h[0]
+	FMOVQ 576(R0), F15
+	WORD $0x4ff0f1e3 // bfmlalt v3.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1e4 // bfmlalt v4.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1e5 // bfmlalt v5.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e3 // bfmlalb v3.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1e4 // bfmlalb v4.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1e5 // bfmlalb v5.4s, v15.8h, v2.h[2]
+	FMOVQ 592(R0), F15
+	WORD $0x4ff0f1e6 // bfmlalt v6.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1e7 // bfmlalt v7.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1e8 // bfmlalt v8.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e6 // bfmlalb v6.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1e7 // bfmlalb v7.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1e8 // bfmlalb v8.4s, v15.8h, v2.h[2]
+	FMOVQ 608(R0), F15
+	WORD $0x4ff0f1e9 // bfmlalt v9.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1ea // bfmlalt v10.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1eb // bfmlalt v11.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e9 // bfmlalb v9.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1ea // bfmlalb v10.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1eb // bfmlalb v11.4s, v15.8h, v2.h[2]
+	FMOVQ 624(R0), F15
+	WORD $0x4ff0f1ec // bfmlalt v12.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1ed // bfmlalt v13.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1ee // bfmlalt v14.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1ec // bfmlalb v12.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1ed // bfmlalb v13.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1ee // bfmlalb v14.4s, v15.8h, v2.h[2]
+	FMOVQ 640(R0), F15
+	WORD $0x4fd0f9e3 // bfmlalt v3.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9e4 // bfmlalt v4.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9e5 // bfmlalt v5.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e3 // bfmlalb v3.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9e4 // bfmlalb v4.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9e5 // bfmlalb v5.4s, v15.8h, v2.h[4]
+	FMOVQ 656(R0), F15
+	WORD $0x4fd0f9e6 // bfmlalt v6.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9e7 // bfmlalt v7.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9e8 // bfmlalt v8.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e6 // bfmlalb v6.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9e7 // bfmlalb v7.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9e8 // bfmlalb v8.4s, v15.8h, v2.h[4]
+	FMOVQ 672(R0), F15
+	WORD $0x4fd0f9e9 // bfmlalt v9.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9ea // bfmlalt v10.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9eb // bfmlalt v11.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e9 // bfmlalb v9.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9ea // bfmlalb v10.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9eb // bfmlalb v11.4s, v15.8h, v2.h[4]
+	FMOVQ 688(R0), F15
+	WORD $0x4fd0f9ec // bfmlalt v12.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9ed // bfmlalt v13.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9ee // bfmlalt v14.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9ec // bfmlalb v12.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9ed // bfmlalb v13.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9ee // bfmlalb v14.4s, v15.8h, v2.h[4]
+	FMOVQ 704(R0), F15
+	WORD $0x4ff0f9e3 // bfmlalt v3.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9e4 // bfmlalt v4.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9e5 // bfmlalt v5.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e3 // bfmlalb v3.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9e4 // bfmlalb v4.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9e5 // bfmlalb v5.4s, v15.8h, v2.h[6]
+	FMOVQ 720(R0), F15
+	WORD $0x4ff0f9e6 // bfmlalt v6.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9e7 // bfmlalt v7.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9e8 // bfmlalt v8.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e6 // bfmlalb v6.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9e7 // bfmlalb v7.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9e8 // bfmlalb v8.4s, v15.8h, v2.h[6]
+	FMOVQ 736(R0), F15
+	WORD $0x4ff0f9e9 // bfmlalt v9.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9ea // bfmlalt v10.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9eb // bfmlalt v11.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e9 // bfmlalb v9.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9ea // bfmlalb v10.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9eb // bfmlalb v11.4s, v15.8h, v2.h[6]
+	FMOVQ 752(R0), F15
+	WORD $0x4ff0f9ec // bfmlalt v12.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9ed // bfmlalt v13.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9ee // bfmlalt v14.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9ec // bfmlalb v12.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9ed // bfmlalb v13.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9ee // bfmlalb v14.4s, v15.8h, v2.h[6]
+	FMOVQ 48(R1), F0
+	FMOVQ 112(R1), F1
+	FMOVQ 176(R1), F2
+	FMOVQ 768(R0), F15
+	WORD $0x4fd0f1e3 // bfmlalt v3.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1e4 // bfmlalt v4.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1e5 // bfmlalt v5.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e3 // bfmlalb v3.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1e4 // bfmlalb v4.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1e5 // bfmlalb v5.4s, v15.8h, v2.h[0]
+	FMOVQ 784(R0), F15
+	WORD $0x4fd0f1e6 // bfmlalt v6.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1e7 // bfmlalt v7.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1e8 // bfmlalt v8.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e6 // bfmlalb v6.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1e7 // bfmlalb v7.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1e8 // bfmlalb v8.4s, v15.8h, v2.h[0]
+	FMOVQ 800(R0), F15
+	WORD $0x4fd0f1e9 // bfmlalt v9.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1ea // bfmlalt v10.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1eb // bfmlalt v11.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1e9 // bfmlalb v9.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1ea // bfmlalb v10.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1eb // bfmlalb v11.4s, v15.8h, v2.h[0]
+	FMOVQ 816(R0), F15
+	WORD $0x4fd0f1ec // bfmlalt v12.4s, v15.8h, v0.h[1]
+	WORD $0x4fd1f1ed // bfmlalt v13.4s, v15.8h, v1.h[1]
+	WORD $0x4fd2f1ee // bfmlalt v14.4s, v15.8h, v2.h[1]
+	WORD $0x0fc0f1ec // bfmlalb v12.4s, v15.8h, v0.h[0]
+	WORD $0x0fc1f1ed // bfmlalb v13.4s, v15.8h, v1.h[0]
+	WORD $0x0fc2f1ee // bfmlalb v14.4s, v15.8h, v2.h[0]
+	FMOVQ 832(R0), F15
+	WORD $0x4ff0f1e3 // bfmlalt v3.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1e4 // bfmlalt v4.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1e5 // bfmlalt v5.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e3 // bfmlalb v3.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1e4 // bfmlalb v4.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1e5 // bfmlalb v5.4s, v15.8h, v2.h[2]
+	FMOVQ 848(R0), F15
+	WORD $0x4ff0f1e6 // bfmlalt v6.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1e7 // bfmlalt v7.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1e8 // bfmlalt v8.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e6 // bfmlalb v6.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1e7 // bfmlalb v7.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1e8 // bfmlalb v8.4s, v15.8h, v2.h[2]
+	FMOVQ 864(R0), F15
+	WORD $0x4ff0f1e9 // bfmlalt v9.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1ea // bfmlalt v10.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1eb // bfmlalt v11.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1e9 // bfmlalb v9.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1ea // bfmlalb v10.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1eb // bfmlalb v11.4s, v15.8h, v2.h[2]
+	FMOVQ 880(R0), F15
+	WORD $0x4ff0f1ec // bfmlalt v12.4s, v15.8h, v0.h[3]
+	WORD $0x4ff1f1ed // bfmlalt v13.4s, v15.8h, v1.h[3]
+	WORD $0x4ff2f1ee // bfmlalt v14.4s, v15.8h, v2.h[3]
+	WORD $0x0fe0f1ec // bfmlalb v12.4s, v15.8h, v0.h[2]
+	WORD $0x0fe1f1ed // bfmlalb v13.4s, v15.8h, v1.h[2]
+	WORD $0x0fe2f1ee // bfmlalb v14.4s, v15.8h, v2.h[2]
+	FMOVQ 896(R0), F15
+	WORD $0x4fd0f9e3 // bfmlalt v3.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9e4 // bfmlalt v4.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9e5 // bfmlalt v5.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e3 // bfmlalb v3.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9e4 // bfmlalb v4.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9e5 // bfmlalb v5.4s, v15.8h, v2.h[4]
+	FMOVQ 912(R0), F15
+	WORD $0x4fd0f9e6 // bfmlalt v6.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9e7 // bfmlalt v7.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9e8 // bfmlalt v8.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e6 // bfmlalb v6.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9e7 // bfmlalb v7.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9e8 // bfmlalb v8.4s, v15.8h, v2.h[4]
+	FMOVQ 928(R0), F15
+	WORD $0x4fd0f9e9 // bfmlalt v9.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9ea // bfmlalt v10.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9eb // bfmlalt v11.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9e9 // bfmlalb v9.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9ea // bfmlalb v10.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9eb // bfmlalb v11.4s, v15.8h, v2.h[4]
+	FMOVQ 944(R0), F15
+	WORD $0x4fd0f9ec // bfmlalt v12.4s, v15.8h, v0.h[5]
+	WORD $0x4fd1f9ed // bfmlalt v13.4s, v15.8h, v1.h[5]
+	WORD $0x4fd2f9ee // bfmlalt v14.4s, v15.8h, v2.h[5]
+	WORD $0x0fc0f9ec // bfmlalb v12.4s, v15.8h, v0.h[4]
+	WORD $0x0fc1f9ed // bfmlalb v13.4s, v15.8h, v1.h[4]
+	WORD $0x0fc2f9ee // bfmlalb v14.4s, v15.8h, v2.h[4]
+	FMOVQ 960(R0), F15
+	WORD $0x4ff0f9e3 // bfmlalt v3.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9e4 // bfmlalt v4.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9e5 // bfmlalt v5.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e3 // bfmlalb v3.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9e4 // bfmlalb v4.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9e5 // bfmlalb v5.4s, v15.8h, v2.h[6]
+	FMOVQ 976(R0), F15
+	WORD $0x4ff0f9e6 // bfmlalt v6.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9e7 // bfmlalt v7.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9e8 // bfmlalt v8.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e6 // bfmlalb v6.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9e7 // bfmlalb v7.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9e8 // bfmlalb v8.4s, v15.8h, v2.h[6]
+	FMOVQ 992(R0), F15
+	WORD $0x4ff0f9e9 // bfmlalt v9.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9ea // bfmlalt v10.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9eb // bfmlalt v11.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9e9 // bfmlalb v9.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9ea // bfmlalb v10.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9eb // bfmlalb v11.4s, v15.8h, v2.h[6]
+	FMOVQ 1008(R0), F15
+	WORD $0x4ff0f9ec // bfmlalt v12.4s, v15.8h, v0.h[7]
+	WORD $0x4ff1f9ed // bfmlalt v13.4s, v15.8h, v1.h[7]
+	WORD $0x4ff2f9ee // bfmlalt v14.4s, v15.8h, v2.h[7]
+	WORD $0x0fe0f9ec // bfmlalb v12.4s, v15.8h, v0.h[6]
+	WORD $0x0fe1f9ed // bfmlalb v13.4s, v15.8h, v1.h[6]
+	WORD $0x0fe2f9ee // bfmlalb v14.4s, v15.8h, v2.h[6]
+	ADD $1024, R0, R0
+	ADD $192, R1, R1
+	SUBS $1, R2, R2
+	BNE loop1
+	MOVD R4, FPCR
+	FMOVQ F3, 0(R3)
+	FMOVQ F4, 64(R3)
+	FMOVQ F5, 128(R3)
+	FMOVQ F6, 16(R3)
+	FMOVQ F7, 80(R3)
+	FMOVQ F8, 144(R3)
+	FMOVQ F9, 32(R3)
+	FMOVQ F10, 96(R3)
+	FMOVQ F11, 160(R3)
+	FMOVQ F12, 48(R3)
+	FMOVQ F13, 112(R3)
+	FMOVQ F14, 176(R3)
+	RET
+
+// func bf16Native4(w, a *byte, nb int, y *float32)
+TEXT ·bf16Native4(SB), NOSPLIT, $0-32
+	MOVD w+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
+loop1:
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 64(R1), F1
+	FMOVQ 128(R1), F2
+	FMOVQ 192(R1), F3
+	FMOVQ 0(R0), F20
+	WORD $0x4fd0f284 // bfmlalt v4.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f285 // bfmlalt v5.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f286 // bfmlalt v6.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f287 // bfmlalt v7.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f284 // bfmlalb v4.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f285 // bfmlalb v5.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f286 // bfmlalb v6.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f287 // bfmlalb v7.4s, v20.8h, v3.h[0]
+	FMOVQ 16(R0), F20
+	WORD $0x4fd0f288 // bfmlalt v8.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f289 // bfmlalt v9.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f28a // bfmlalt v10.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f28b // bfmlalt v11.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f288 // bfmlalb v8.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f289 // bfmlalb v9.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f28a // bfmlalb v10.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f28b // bfmlalb v11.4s, v20.8h, v3.h[0]
+	FMOVQ 32(R0), F20
+	WORD $0x4fd0f28c // bfmlalt v12.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f28d // bfmlalt v13.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f28e // bfmlalt v14.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f28f // bfmlalt v15.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f28c // bfmlalb v12.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f28d // bfmlalb v13.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f28e // bfmlalb v14.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f28f // bfmlalb v15.4s, v20.8h, v3.h[0]
+	FMOVQ 48(R0), F20
+	WORD $0x4fd0f290 // bfmlalt v16.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f291 // bfmlalt v17.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f292 // bfmlalt v18.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f293 // bfmlalt v19.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f290 // bfmlalb v16.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f291 // bfmlalb v17.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f292 // bfmlalb v18.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f293 // bfmlalb v19.4s, v20.8h, v3.h[0]
+	FMOVQ 64(R0), F20
+	WORD $0x4ff0f284 // bfmlalt v4.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f285 // bfmlalt v5.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f286 // bfmlalt v6.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f287 // bfmlalt v7.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f284 // bfmlalb v4.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f285 // bfmlalb v5.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f286 // bfmlalb v6.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f287 // bfmlalb v7.4s, v20.8h, v3.h[2]
+	FMOVQ 80(R0), F20
+	WORD $0x4ff0f288 // bfmlalt v8.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f289 // bfmlalt v9.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f28a // bfmlalt v10.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f28b // bfmlalt v11.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f288 // bfmlalb v8.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f289 // bfmlalb v9.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f28a // bfmlalb v10.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f28b // bfmlalb v11.4s, v20.8h, v3.h[2]
+	FMOVQ 96(R0), F20
+	WORD $0x4ff0f28c // bfmlalt v12.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f28d // bfmlalt v13.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f28e // bfmlalt v14.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f28f // bfmlalt v15.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f28c // bfmlalb v12.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f28d // bfmlalb v13.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f28e // bfmlalb v14.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f28f // bfmlalb v15.4s, v20.8h, v3.h[2]
+	FMOVQ 112(R0), F20
+	WORD $0x4ff0f290 // bfmlalt v16.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f291 // bfmlalt v17.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f292 // bfmlalt v18.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f293 // bfmlalt v19.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f290 // bfmlalb v16.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f291 // bfmlalb v17.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f292 // bfmlalb v18.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f293 // bfmlalb v19.4s, v20.8h, v3.h[2]
+	FMOVQ 128(R0), F20
+	WORD $0x4fd0fa84 // bfmlalt v4.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa85 // bfmlalt v5.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa86 // bfmlalt v6.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa87 // bfmlalt v7.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa84 // bfmlalb v4.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa85 // bfmlalb v5.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa86 // bfmlalb v6.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa87 // bfmlalb v7.4s, v20.8h, v3.h[4]
+	FMOVQ 144(R0), F20
+	WORD $0x4fd0fa88 // bfmlalt v8.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa89 // bfmlalt v9.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa8a // bfmlalt v10.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa8b // bfmlalt v11.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa88 // bfmlalb v8.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa89 // bfmlalb v9.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa8a // bfmlalb v10.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa8b // bfmlalb v11.4s, v20.8h, v3.h[4]
+	FMOVQ 160(R0), F20
+	WORD $0x4fd0fa8c // bfmlalt v12.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa8d // bfmlalt v13.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa8e // bfmlalt v14.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa8f // bfmlalt v15.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa8c // bfmlalb v12.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa8d // bfmlalb v13.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa8e // bfmlalb v14.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa8f // bfmlalb v15.4s, v20.8h, v3.h[4]
+	FMOVQ 176(R0), F20
+	WORD $0x4fd0fa90 // bfmlalt v16.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa91 // bfmlalt v17.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa92 // bfmlalt v18.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa93 // bfmlalt v19.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa90 // bfmlalb v16.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa91 // bfmlalb v17.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa92 // bfmlalb v18.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa93 // bfmlalb v19.4s, v20.8h, v3.h[4]
+	FMOVQ 192(R0), F20
+	WORD $0x4ff0fa84 // bfmlalt v4.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa85 // bfmlalt v5.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa86 // bfmlalt v6.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa87 // bfmlalt v7.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa84 // bfmlalb v4.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa85 // bfmlalb v5.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa86 // bfmlalb v6.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa87 // bfmlalb v7.4s, v20.8h, v3.h[6]
+	FMOVQ 208(R0), F20
+	WORD $0x4ff0fa88 // bfmlalt v8.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa89 // bfmlalt v9.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa8a // bfmlalt v10.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa8b // bfmlalt v11.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa88 // bfmlalb v8.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa89 // bfmlalb v9.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa8a // bfmlalb v10.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa8b // bfmlalb v11.4s, v20.8h, v3.h[6]
+	FMOVQ 224(R0), F20
+	WORD $0x4ff0fa8c // bfmlalt v12.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa8d // bfmlalt v13.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa8e // bfmlalt v14.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa8f // bfmlalt v15.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa8c // bfmlalb v12.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa8d // bfmlalb v13.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa8e // bfmlalb v14.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa8f // bfmlalb v15.4s, v20.8h, v3.h[6]
+	FMOVQ 240(R0), F20
+	WORD $0x4ff0fa90 // bfmlalt v16.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa91 // bfmlalt v17.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa92 // bfmlalt v18.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa93 // bfmlalt v19.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa90 // bfmlalb v16.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa91 // bfmlalb v17.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa92 // bfmlalb v18.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa93 // bfmlalb v19.4s, v20.8h, v3.h[6]
+	FMOVQ 16(R1), F0
+	FMOVQ 80(R1), F1
+	FMOVQ 144(R1), F2
+	FMOVQ 208(R1), F3
+	FMOVQ 256(R0), F20
+	WORD $0x4fd0f284 // bfmlalt v4.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f285 // bfmlalt v5.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f286 // bfmlalt v6.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f287 // bfmlalt v7.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f284 // bfmlalb v4.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f285 // bfmlalb v5.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f286 // bfmlalb v6.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f287 // bfmlalb v7.4s, v20.8h, v3.h[0]
+	FMOVQ 272(R0), F20
+	WORD $0x4fd0f288 // bfmlalt v8.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f289 // bfmlalt v9.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f28a // bfmlalt v10.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f28b // bfmlalt v11.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f288 // bfmlalb v8.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f289 // bfmlalb v9.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f28a // bfmlalb v10.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f28b // bfmlalb v11.4s, v20.8h, v3.h[0]
+	FMOVQ 288(R0), F20
+	WORD $0x4fd0f28c // bfmlalt v12.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f28d // bfmlalt v13.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f28e // bfmlalt v14.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f28f // bfmlalt v15.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f28c // bfmlalb v12.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f28d // bfmlalb v13.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f28e // bfmlalb v14.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f28f // bfmlalb v15.4s, v20.8h, v3.h[0]
+	FMOVQ 304(R0), F20
+	WORD $0x4fd0f290 // bfmlalt v16.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f291 // bfmlalt v17.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f292 // bfmlalt v18.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f293 // bfmlalt v19.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f290 // bfmlalb v16.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f291 // bfmlalb v17.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f292 // bfmlalb v18.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f293 // bfmlalb v19.4s, v20.8h, v3.h[0]
+	FMOVQ 320(R0), F20
+	WORD $0x4ff0f284 // bfmlalt v4.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f285 // bfmlalt v5.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f286 // bfmlalt v6.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f287 // bfmlalt v7.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f284 // bfmlalb v4.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f285 // bfmlalb v5.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f286 // bfmlalb v6.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f287 // bfmlalb v7.4s, v20.8h, v3.h[2]
+	FMOVQ 336(R0), F20
+	WORD $0x4ff0f288 // bfmlalt v8.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f289 // bfmlalt v9.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f28a // bfmlalt v10.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f28b // bfmlalt v11.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f288 // bfmlalb v8.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f289 // bfmlalb v9.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f28a // bfmlalb v10.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f28b // bfmlalb v11.4s, v20.8h, v3.h[2]
+	FMOVQ 352(R0), F20
+	WORD $0x4ff0f28c // bfmlalt v12.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f28d // bfmlalt v13.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f28e // bfmlalt v14.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f28f // bfmlalt v15.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f28c // bfmlalb v12.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f28d // bfmlalb v13.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f28e // bfmlalb v14.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f28f // bfmlalb v15.4s, v20.8h, v3.h[2]
+	FMOVQ 368(R0), F20
+	WORD $0x4ff0f290 // bfmlalt v16.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f291 // bfmlalt v17.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f292 // bfmlalt v18.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f293 // bfmlalt v19.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f290 // bfmlalb v16.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f291 // bfmlalb v17.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f292 // bfmlalb v18.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f293 // bfmlalb v19.4s, v20.8h, v3.h[2]
+	FMOVQ 384(R0), F20
+	WORD $0x4fd0fa84 // bfmlalt v4.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa85 // bfmlalt v5.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa86 // bfmlalt v6.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa87 // bfmlalt v7.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa84 // bfmlalb v4.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa85 // bfmlalb v5.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa86 // bfmlalb v6.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa87 // bfmlalb v7.4s, v20.8h, v3.h[4]
+	FMOVQ 400(R0), F20
+	WORD $0x4fd0fa88 // bfmlalt v8.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa89 // bfmlalt v9.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa8a // bfmlalt v10.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa8b // bfmlalt v11.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa88 // bfmlalb v8.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa89 // bfmlalb v9.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa8a // bfmlalb v10.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa8b // bfmlalb v11.4s, v20.8h, v3.h[4]
+	FMOVQ 416(R0), F20
+	WORD $0x4fd0fa8c // bfmlalt v12.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa8d // bfmlalt v13.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa8e // bfmlalt v14.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa8f // bfmlalt v15.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa8c // bfmlalb v12.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa8d // bfmlalb v13.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa8e // bfmlalb v14.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa8f // bfmlalb v15.4s, v20.8h, v3.h[4]
+	FMOVQ 432(R0), F20
+	WORD $0x4fd0fa90 // bfmlalt v16.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa91 // bfmlalt v17.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa92 // bfmlalt v18.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa93 // bfmlalt v19.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa90 // bfmlalb v16.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa91 // bfmlalb v17.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa92 // bfmlalb v18.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa93 // bfmlalb v19.4s, v20.8h, v3.h[4]
+	FMOVQ 448(R0), F20
+	WORD $0x4ff0fa84 // bfmlalt v4.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa85 // bfmlalt v5.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa86 // bfmlalt v6.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa87 // bfmlalt v7.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa84 // bfmlalb v4.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa85 // bfmlalb v5.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa86 // bfmlalb v6.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa87 // bfmlalb v7.4s, v20.8h, v3.h[6]
+	FMOVQ 464(R0), F20
+	WORD $0x4ff0fa88 // bfmlalt v8.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa89 // bfmlalt v9.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa8a // bfmlalt v10.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa8b // bfmlalt v11.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa88 // bfmlalb v8.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa89 // bfmlalb v9.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa8a // bfmlalb v10.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa8b // bfmlalb v11.4s, v20.8h, v3.h[6]
+	FMOVQ 480(R0), F20
+	WORD $0x4ff0fa8c // bfmlalt v12.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa8d // bfmlalt v13.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa8e // bfmlalt v14.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa8f // bfmlalt v15.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa8c // bfmlalb v12.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa8d // bfmlalb v13.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa8e // bfmlalb v14.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa8f // bfmlalb v15.4s, v20.8h, v3.h[6]
+	FMOVQ 496(R0), F20
+	WORD $0x4ff0fa90 // bfmlalt v16.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa91 // bfmlalt v17.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa92 // bfmlalt v18.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa93 // bfmlalt v19.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa90 // bfmlalb v16.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa91 // bfmlalb v17.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa92 // bfmlalb v18.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa93 // bfmlalb v19.4s, v20.8h, v3.h[6]
+	FMOVQ 32(R1), F0
+	FMOVQ 96(R1), F1
+	FMOVQ 160(R1), F2
+	FMOVQ 224(R1), F3
+	FMOVQ 512(R0), F20
+	WORD $0x4fd0f284 // bfmlalt v4.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f285 // bfmlalt v5.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f286 // bfmlalt v6.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f287 // bfmlalt v7.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f284 // bfmlalb v4.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f285 // bfmlalb v5.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f286 // bfmlalb v6.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f287 // bfmlalb v7.4s, v20.8h, v3.h[0]
+	FMOVQ 528(R0), F20
+	WORD $0x4fd0f288 // bfmlalt v8.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f289 // bfmlalt v9.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f28a // bfmlalt v10.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f28b // bfmlalt v11.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f288 // bfmlalb v8.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f289 // bfmlalb v9.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f28a // bfmlalb v10.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f28b // bfmlalb v11.4s, v20.8h, v3.h[0]
+	FMOVQ 544(R0), F20
+	WORD $0x4fd0f28c // bfmlalt v12.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f28d // bfmlalt v13.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f28e // bfmlalt v14.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f28f // bfmlalt v15.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f28c // bfmlalb v12.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f28d // bfmlalb v13.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f28e // bfmlalb v14.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f28f // bfmlalb v15.4s, v20.8h, v3.h[0]
+	FMOVQ 560(R0), F20
+	WORD $0x4fd0f290 // bfmlalt v16.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f291 // bfmlalt v17.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f292 // bfmlalt v18.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f293 // bfmlalt v19.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f290 // bfmlalb v16.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f291 // bfmlalb v17.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f292 // bfmlalb v18.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f293 // bfmlalb v19.4s, v20.8h, v3.h[0]
+	FMOVQ 576(R0), F20
+	WORD $0x4ff0f284 // bfmlalt v4.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f285 // bfmlalt v5.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f286 // bfmlalt v6.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f287 // bfmlalt v7.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f284 // bfmlalb v4.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f285 // bfmlalb v5.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f286 // bfmlalb v6.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f287 // bfmlalb v7.4s, v20.8h, v3.h[2]
+	FMOVQ 592(R0), F20
+	WORD $0x4ff0f288 // bfmlalt v8.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f289 // bfmlalt v9.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f28a // bfmlalt v10.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f28b // bfmlalt v11.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f288 // bfmlalb v8.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f289 // bfmlalb v9.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f28a // bfmlalb v10.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f28b // bfmlalb v11.4s, v20.8h, v3.h[2]
+	FMOVQ 608(R0), F20
+	WORD $0x4ff0f28c // bfmlalt v12.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f28d // bfmlalt v13.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f28e // bfmlalt v14.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f28f // bfmlalt v15.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f28c // bfmlalb v12.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f28d // bfmlalb v13.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f28e // bfmlalb v14.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f28f // bfmlalb v15.4s, v20.8h, v3.h[2]
+	FMOVQ 624(R0), F20
+	WORD $0x4ff0f290 // bfmlalt v16.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f291 // bfmlalt v17.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f292 // bfmlalt v18.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f293 // bfmlalt v19.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f290 // bfmlalb v16.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f291 // bfmlalb v17.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f292 // bfmlalb v18.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f293 // bfmlalb v19.4s, v20.8h, v3.h[2]
+	FMOVQ 640(R0), F20
+	WORD $0x4fd0fa84 // bfmlalt v4.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa85 // bfmlalt v5.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa86 // bfmlalt v6.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa87 // bfmlalt v7.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa84 // bfmlalb v4.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa85 // bfmlalb v5.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa86 // bfmlalb v6.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa87 // bfmlalb v7.4s, v20.8h, v3.h[4]
+	FMOVQ 656(R0), F20
+	WORD $0x4fd0fa88 // bfmlalt v8.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa89 // bfmlalt v9.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa8a // bfmlalt v10.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa8b // bfmlalt v11.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa88 // bfmlalb v8.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa89 // bfmlalb v9.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa8a // bfmlalb v10.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa8b // bfmlalb v11.4s, v20.8h, v3.h[4]
+	FMOVQ 672(R0), F20
+	WORD $0x4fd0fa8c // bfmlalt v12.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa8d // bfmlalt v13.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa8e // bfmlalt v14.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa8f // bfmlalt v15.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa8c // bfmlalb v12.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa8d // bfmlalb v13.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa8e // bfmlalb v14.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa8f // bfmlalb v15.4s, v20.8h, v3.h[4]
+	FMOVQ 688(R0), F20
+	WORD $0x4fd0fa90 // bfmlalt v16.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa91 // bfmlalt v17.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa92 // bfmlalt v18.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa93 // bfmlalt v19.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa90 // bfmlalb v16.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa91 // bfmlalb v17.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa92 // bfmlalb v18.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa93 // bfmlalb v19.4s, v20.8h, v3.h[4]
+	FMOVQ 704(R0), F20
+	WORD $0x4ff0fa84 // bfmlalt v4.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa85 // bfmlalt v5.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa86 // bfmlalt v6.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa87 // bfmlalt v7.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa84 // bfmlalb v4.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa85 // bfmlalb v5.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa86 // bfmlalb v6.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa87 // bfmlalb v7.4s, v20.8h, v3.h[6]
+	FMOVQ 720(R0), F20
+	WORD $0x4ff0fa88 // bfmlalt v8.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa89 // bfmlalt v9.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa8a // bfmlalt v10.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa8b // bfmlalt v11.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa88 // bfmlalb v8.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa89 // bfmlalb v9.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa8a // bfmlalb v10.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa8b // bfmlalb v11.4s, v20.8h, v3.h[6]
+	FMOVQ 736(R0), F20
+	WORD $0x4ff0fa8c // bfmlalt v12.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa8d // bfmlalt v13.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa8e // bfmlalt v14.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa8f // bfmlalt v15.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa8c // bfmlalb v12.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa8d // bfmlalb v13.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa8e // bfmlalb v14.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa8f // bfmlalb v15.4s, v20.8h, v3.h[6]
+	FMOVQ 752(R0), F20
+	WORD $0x4ff0fa90 // bfmlalt v16.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa91 // bfmlalt v17.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa92 // bfmlalt v18.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa93 // bfmlalt v19.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa90 // bfmlalb v16.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa91 // bfmlalb v17.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa92 // bfmlalb v18.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa93 // bfmlalb v19.4s, v20.8h, v3.h[6]
+	FMOVQ 48(R1), F0
+	FMOVQ 112(R1), F1
+	FMOVQ 176(R1), F2
+	FMOVQ 240(R1), F3
+	FMOVQ 768(R0), F20
+	WORD $0x4fd0f284 // bfmlalt v4.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f285 // bfmlalt v5.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f286 // bfmlalt v6.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f287 // bfmlalt v7.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f284 // bfmlalb v4.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f285 // bfmlalb v5.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f286 // bfmlalb v6.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f287 // bfmlalb v7.4s, v20.8h, v3.h[0]
+	FMOVQ 784(R0), F20
+	WORD $0x4fd0f288 // bfmlalt v8.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f289 // bfmlalt v9.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f28a // bfmlalt v10.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f28b // bfmlalt v11.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f288 // bfmlalb v8.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f289 // bfmlalb v9.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f28a // bfmlalb v10.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f28b // bfmlalb v11.4s, v20.8h, v3.h[0]
+	FMOVQ 800(R0), F20
+	WORD $0x4fd0f28c // bfmlalt v12.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f28d // bfmlalt v13.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f28e // bfmlalt v14.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f28f // bfmlalt v15.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f28c // bfmlalb v12.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f28d // bfmlalb v13.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f28e // bfmlalb v14.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f28f // bfmlalb v15.4s, v20.8h, v3.h[0]
+	FMOVQ 816(R0), F20
+	WORD $0x4fd0f290 // bfmlalt v16.4s, v20.8h, v0.h[1]
+	WORD $0x4fd1f291 // bfmlalt v17.4s, v20.8h, v1.h[1]
+	WORD $0x4fd2f292 // bfmlalt v18.4s, v20.8h, v2.h[1]
+	WORD $0x4fd3f293 // bfmlalt v19.4s, v20.8h, v3.h[1]
+	WORD $0x0fc0f290 // bfmlalb v16.4s, v20.8h, v0.h[0]
+	WORD $0x0fc1f291 // bfmlalb v17.4s, v20.8h, v1.h[0]
+	WORD $0x0fc2f292 // bfmlalb v18.4s, v20.8h, v2.h[0]
+	WORD $0x0fc3f293 // bfmlalb v19.4s, v20.8h, v3.h[0]
+	FMOVQ 832(R0), F20
+	WORD $0x4ff0f284 // bfmlalt v4.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f285 // bfmlalt v5.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f286 // bfmlalt v6.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f287 // bfmlalt v7.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f284 // bfmlalb v4.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f285 // bfmlalb v5.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f286 // bfmlalb v6.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f287 // bfmlalb v7.4s, v20.8h, v3.h[2]
+	FMOVQ 848(R0), F20
+	WORD $0x4ff0f288 // bfmlalt v8.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f289 // bfmlalt v9.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f28a // bfmlalt v10.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f28b // bfmlalt v11.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f288 // bfmlalb v8.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f289 // bfmlalb v9.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f28a // bfmlalb v10.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f28b // bfmlalb v11.4s, v20.8h, v3.h[2]
+	FMOVQ 864(R0), F20
+	WORD $0x4ff0f28c // bfmlalt v12.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f28d // bfmlalt v13.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f28e // bfmlalt v14.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f28f // bfmlalt v15.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f28c // bfmlalb v12.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f28d // bfmlalb v13.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f28e // bfmlalb v14.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f28f // bfmlalb v15.4s, v20.8h, v3.h[2]
+	FMOVQ 880(R0), F20
+	WORD $0x4ff0f290 // bfmlalt v16.4s, v20.8h, v0.h[3]
+	WORD $0x4ff1f291 // bfmlalt v17.4s, v20.8h, v1.h[3]
+	WORD $0x4ff2f292 // bfmlalt v18.4s, v20.8h, v2.h[3]
+	WORD $0x4ff3f293 // bfmlalt v19.4s, v20.8h, v3.h[3]
+	WORD $0x0fe0f290 // bfmlalb v16.4s, v20.8h, v0.h[2]
+	WORD $0x0fe1f291 // bfmlalb v17.4s, v20.8h, v1.h[2]
+	WORD $0x0fe2f292 // bfmlalb v18.4s, v20.8h, v2.h[2]
+	WORD $0x0fe3f293 // bfmlalb v19.4s, v20.8h, v3.h[2]
+	FMOVQ 896(R0), F20
+	WORD $0x4fd0fa84 // bfmlalt v4.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa85 // bfmlalt v5.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa86 // bfmlalt v6.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa87 // bfmlalt v7.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa84 // bfmlalb v4.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa85 // bfmlalb v5.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa86 // bfmlalb v6.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa87 // bfmlalb v7.4s, v20.8h, v3.h[4]
+	FMOVQ 912(R0), F20
+	WORD $0x4fd0fa88 // bfmlalt v8.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa89 // bfmlalt v9.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa8a // bfmlalt v10.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa8b // bfmlalt v11.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa88 // bfmlalb v8.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa89 // bfmlalb v9.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa8a // bfmlalb v10.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa8b // bfmlalb v11.4s, v20.8h, v3.h[4]
+	FMOVQ 928(R0), F20
+	WORD $0x4fd0fa8c // bfmlalt v12.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa8d // bfmlalt v13.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa8e // bfmlalt v14.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa8f // bfmlalt v15.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa8c // bfmlalb v12.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa8d // bfmlalb v13.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa8e // bfmlalb v14.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa8f // bfmlalb v15.4s, v20.8h, v3.h[4]
+	FMOVQ 944(R0), F20
+	WORD $0x4fd0fa90 // bfmlalt v16.4s, v20.8h, v0.h[5]
+	WORD $0x4fd1fa91 // bfmlalt v17.4s, v20.8h, v1.h[5]
+	WORD $0x4fd2fa92 // bfmlalt v18.4s, v20.8h, v2.h[5]
+	WORD $0x4fd3fa93 // bfmlalt v19.4s, v20.8h, v3.h[5]
+	WORD $0x0fc0fa90 // bfmlalb v16.4s, v20.8h, v0.h[4]
+	WORD $0x0fc1fa91 // bfmlalb v17.4s, v20.8h, v1.h[4]
+	WORD $0x0fc2fa92 // bfmlalb v18.4s, v20.8h, v2.h[4]
+	WORD $0x0fc3fa93 // bfmlalb v19.4s, v20.8h, v3.h[4]
+	FMOVQ 960(R0), F20
+	WORD $0x4ff0fa84 // bfmlalt v4.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa85 // bfmlalt v5.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa86 // bfmlalt v6.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa87 // bfmlalt v7.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa84 // bfmlalb v4.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa85 // bfmlalb v5.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa86 // bfmlalb v6.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa87 // bfmlalb v7.4s, v20.8h, v3.h[6]
+	FMOVQ 976(R0), F20
+	WORD $0x4ff0fa88 // bfmlalt v8.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa89 // bfmlalt v9.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa8a // bfmlalt v10.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa8b // bfmlalt v11.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa88 // bfmlalb v8.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa89 // bfmlalb v9.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa8a // bfmlalb v10.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa8b // bfmlalb v11.4s, v20.8h, v3.h[6]
+	FMOVQ 992(R0), F20
+	WORD $0x4ff0fa8c // bfmlalt v12.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa8d // bfmlalt v13.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa8e // bfmlalt v14.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa8f // bfmlalt v15.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa8c // bfmlalb v12.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa8d // bfmlalb v13.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa8e // bfmlalb v14.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa8f // bfmlalb v15.4s, v20.8h, v3.h[6]
+	FMOVQ 1008(R0), F20
+	WORD $0x4ff0fa90 // bfmlalt v16.4s, v20.8h, v0.h[7]
+	WORD $0x4ff1fa91 // bfmlalt v17.4s, v20.8h, v1.h[7]
+	WORD $0x4ff2fa92 // bfmlalt v18.4s, v20.8h, v2.h[7]
+	WORD $0x4ff3fa93 // bfmlalt v19.4s, v20.8h, v3.h[7]
+	WORD $0x0fe0fa90 // bfmlalb v16.4s, v20.8h, v0.h[6]
+	WORD $0x0fe1fa91 // bfmlalb v17.4s, v20.8h, v1.h[6]
+	WORD $0x0fe2fa92 // bfmlalb v18.4s, v20.8h, v2.h[6]
+	WORD $0x0fe3fa93 // bfmlalb v19.4s, v20.8h, v3.h[6]
+	ADD $1024, R0, R0
+	ADD $256, R1, R1
+	SUBS $1, R2, R2
+	BNE loop1
+	MOVD R4, FPCR
+	FMOVQ F4, 0(R3)
+	FMOVQ F5, 64(R3)
+	FMOVQ F6, 128(R3)
+	FMOVQ F7, 192(R3)
+	FMOVQ F8, 16(R3)
+	FMOVQ F9, 80(R3)
+	FMOVQ F10, 144(R3)
+	FMOVQ F11, 208(R3)
+	FMOVQ F12, 32(R3)
+	FMOVQ F13, 96(R3)
+	FMOVQ F14, 160(R3)
+	FMOVQ F15, 224(R3)
+	FMOVQ F16, 48(R3)
+	FMOVQ F17, 112(R3)
+	FMOVQ F18, 176(R3)
+	FMOVQ F19, 240(R3)
+	RET
+
+// func bf16Native5(w, a *byte, nb int, y *float32)
+TEXT ·bf16Native5(SB), NOSPLIT, $0-32
+	MOVD w+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+	VEOR V23.B16, V23.B16, V23.B16
+	VEOR V24.B16, V24.B16, V24.B16
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
+loop1:
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 64(R1), F1
+	FMOVQ 128(R1), F2
+	FMOVQ 192(R1), F3
+	FMOVQ 256(R1), F4
+	FMOVQ 0(R0), F25
+	WORD $0x4fd0f325 // bfmlalt v5.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f326 // bfmlalt v6.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f327 // bfmlalt v7.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f328 // bfmlalt v8.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f329 // bfmlalt v9.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f325 // bfmlalb v5.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f326 // bfmlalb v6.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f327 // bfmlalb v7.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f328 // bfmlalb v8.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f329 // bfmlalb v9.4s, v25.8h, v4.h[0]
+	FMOVQ 16(R0), F25
+	WORD $0x4fd0f32a // bfmlalt v10.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f32b // bfmlalt v11.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f32c // bfmlalt v12.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f32d // bfmlalt v13.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f32e // bfmlalt v14.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f32a // bfmlalb v10.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f32b // bfmlalb v11.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f32c // bfmlalb v12.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f32d // bfmlalb v13.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f32e // bfmlalb v14.4s, v25.8h, v4.h[0]
+	FMOVQ 32(R0), F25
+	WORD $0x4fd0f32f // bfmlalt v15.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f330 // bfmlalt v16.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f331 // bfmlalt v17.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f332 // bfmlalt v18.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f333 // bfmlalt v19.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f32f // bfmlalb v15.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f330 // bfmlalb v16.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f331 // bfmlalb v17.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f332 // bfmlalb v18.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f333 // bfmlalb v19.4s, v25.8h, v4.h[0]
+	FMOVQ 48(R0), F25
+	WORD $0x4fd0f334 // bfmlalt v20.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f335 // bfmlalt v21.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f336 // bfmlalt v22.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f337 // bfmlalt v23.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f338 // bfmlalt v24.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f334 // bfmlalb v20.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f335 // bfmlalb v21.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f336 // bfmlalb v22.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f337 // bfmlalb v23.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f338 // bfmlalb v24.4s, v25.8h, v4.h[0]
+	FMOVQ 64(R0), F25
+	WORD $0x4ff0f325 // bfmlalt v5.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f326 // bfmlalt v6.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f327 // bfmlalt v7.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f328 // bfmlalt v8.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f329 // bfmlalt v9.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f325 // bfmlalb v5.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f326 // bfmlalb v6.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f327 // bfmlalb v7.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f328 // bfmlalb v8.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f329 // bfmlalb v9.4s, v25.8h, v4.h[2]
+	FMOVQ 80(R0), F25
+	WORD $0x4ff0f32a // bfmlalt v10.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f32b // bfmlalt v11.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f32c // bfmlalt v12.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f32d // bfmlalt v13.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f32e // bfmlalt v14.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f32a // bfmlalb v10.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f32b // bfmlalb v11.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f32c // bfmlalb v12.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f32d // bfmlalb v13.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f32e // bfmlalb v14.4s, v25.8h, v4.h[2]
+	FMOVQ 96(R0), F25
+	WORD $0x4ff0f32f // bfmlalt v15.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f330 // bfmlalt v16.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f331 // bfmlalt v17.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f332 // bfmlalt v18.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f333 // bfmlalt v19.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f32f // bfmlalb v15.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f330 // bfmlalb v16.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f331 // bfmlalb v17.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f332 // bfmlalb v18.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f333 // bfmlalb v19.4s, v25.8h, v4.h[2]
+	FMOVQ 112(R0), F25
+	WORD $0x4ff0f334 // bfmlalt v20.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f335 // bfmlalt v21.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f336 // bfmlalt v22.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f337 // bfmlalt v23.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f338 // bfmlalt v24.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f334 // bfmlalb v20.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f335 // bfmlalb v21.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f336 // bfmlalb v22.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f337 // bfmlalb v23.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f338 // bfmlalb v24.4s, v25.8h, v4.h[2]
+	FMOVQ 128(R0), F25
+	WORD $0x4fd0fb25 // bfmlalt v5.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb26 // bfmlalt v6.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb27 // bfmlalt v7.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb28 // bfmlalt v8.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb29 // bfmlalt v9.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb25 // bfmlalb v5.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb26 // bfmlalb v6.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb27 // bfmlalb v7.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb28 // bfmlalb v8.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb29 // bfmlalb v9.4s, v25.8h, v4.h[4]
+	FMOVQ 144(R0), F25
+	WORD $0x4fd0fb2a // bfmlalt v10.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb2b // bfmlalt v11.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb2c // bfmlalt v12.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb2d // bfmlalt v13.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb2e // bfmlalt v14.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb2a // bfmlalb v10.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb2b // bfmlalb v11.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb2c // bfmlalb v12.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb2d // bfmlalb v13.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb2e // bfmlalb v14.4s, v25.8h, v4.h[4]
+	FMOVQ 160(R0), F25
+	WORD $0x4fd0fb2f // bfmlalt v15.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb30 // bfmlalt v16.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb31 // bfmlalt v17.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb32 // bfmlalt v18.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb33 // bfmlalt v19.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb2f // bfmlalb v15.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb30 // bfmlalb v16.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb31 // bfmlalb v17.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb32 // bfmlalb v18.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb33 // bfmlalb v19.4s, v25.8h, v4.h[4]
+	FMOVQ 176(R0), F25
+	WORD $0x4fd0fb34 // bfmlalt v20.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb35 // bfmlalt v21.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb36 // bfmlalt v22.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb37 // bfmlalt v23.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb38 // bfmlalt v24.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb34 // bfmlalb v20.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb35 // bfmlalb v21.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb36 // bfmlalb v22.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb37 // bfmlalb v23.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb38 // bfmlalb v24.4s, v25.8h, v4.h[4]
+	FMOVQ 192(R0), F25
+	WORD $0x4ff0fb25 // bfmlalt v5.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb26 // bfmlalt v6.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb27 // bfmlalt v7.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb28 // bfmlalt v8.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb29 // bfmlalt v9.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb25 // bfmlalb v5.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb26 // bfmlalb v6.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb27 // bfmlalb v7.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb28 // bfmlalb v8.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb29 // bfmlalb v9.4s, v25.8h, v4.h[6]
+	FMOVQ 208(R0), F25
+	WORD $0x4ff0fb2a // bfmlalt v10.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb2b // bfmlalt v11.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb2c // bfmlalt v12.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb2d // bfmlalt v13.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb2e // bfmlalt v14.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb2a // bfmlalb v10.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb2b // bfmlalb v11.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb2c // bfmlalb v12.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb2d // bfmlalb v13.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb2e // bfmlalb v14.4s, v25.8h, v4.h[6]
+	FMOVQ 224(R0), F25
+	WORD $0x4ff0fb2f // bfmlalt v15.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb30 // bfmlalt v16.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb31 // bfmlalt v17.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb32 // bfmlalt v18.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb33 // bfmlalt v19.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb2f // bfmlalb v15.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb30 // bfmlalb v16.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb31 // bfmlalb v17.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb32 // bfmlalb v18.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb33 // bfmlalb v19.4s, v25.8h, v4.h[6]
+	FMOVQ 240(R0), F25
+	WORD $0x4ff0fb34 // bfmlalt v20.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb35 // bfmlalt v21.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb36 // bfmlalt v22.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb37 // bfmlalt v23.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb38 // bfmlalt v24.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb34 // bfmlalb v20.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb35 // bfmlalb v21.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb36 // bfmlalb v22.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb37 // bfmlalb v23.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb38 // bfmlalb v24.4s, v25.8h, v4.h[6]
+	FMOVQ 16(R1), F0
+	FMOVQ 80(R1), F1
+	FMOVQ 144(R1), F2
+	FMOVQ 208(R1), F3
+	FMOVQ 272(R1), F4
+	FMOVQ 256(R0), F25
+	WORD $0x4fd0f325 // bfmlalt v5.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f326 // bfmlalt v6.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f327 // bfmlalt v7.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f328 // bfmlalt v8.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f329 // bfmlalt v9.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f325 // bfmlalb v5.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f326 // bfmlalb v6.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f327 // bfmlalb v7.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f328 // bfmlalb v8.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f329 // bfmlalb v9.4s, v25.8h, v4.h[0]
+	FMOVQ 272(R0), F25
+	WORD $0x4fd0f32a // bfmlalt v10.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f32b // bfmlalt v11.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f32c // bfmlalt v12.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f32d // bfmlalt v13.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f32e // bfmlalt v14.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f32a // bfmlalb v10.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f32b // bfmlalb v11.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f32c // bfmlalb v12.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f32d // bfmlalb v13.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f32e // bfmlalb v14.4s, v25.8h, v4.h[0]
+	FMOVQ 288(R0), F25
+	WORD $0x4fd0f32f // bfmlalt v15.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f330 // bfmlalt v16.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f331 // bfmlalt v17.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f332 // bfmlalt v18.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f333 // bfmlalt v19.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f32f // bfmlalb v15.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f330 // bfmlalb v16.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f331 // bfmlalb v17.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f332 // bfmlalb v18.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f333 // bfmlalb v19.4s, v25.8h, v4.h[0]
+	FMOVQ 304(R0), F25
+	WORD $0x4fd0f334 // bfmlalt v20.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f335 // bfmlalt v21.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f336 // bfmlalt v22.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f337 // bfmlalt v23.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f338 // bfmlalt v24.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f334 // bfmlalb v20.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f335 // bfmlalb v21.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f336 // bfmlalb v22.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f337 // bfmlalb v23.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f338 // bfmlalb v24.4s, v25.8h, v4.h[0]
+	FMOVQ 320(R0), F25
+	WORD $0x4ff0f325 // bfmlalt v5.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f326 // bfmlalt v6.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f327 // bfmlalt v7.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f328 // bfmlalt v8.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f329 // bfmlalt v9.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f325 // bfmlalb v5.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f326 // bfmlalb v6.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f327 // bfmlalb v7.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f328 // bfmlalb v8.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f329 // bfmlalb v9.4s, v25.8h, v4.h[2]
+	FMOVQ 336(R0), F25
+	WORD $0x4ff0f32a // bfmlalt v10.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f32b // bfmlalt v11.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f32c // bfmlalt v12.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f32d // bfmlalt v13.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f32e // bfmlalt v14.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f32a // bfmlalb v10.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f32b // bfmlalb v11.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f32c // bfmlalb v12.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f32d // bfmlalb v13.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f32e // bfmlalb v14.4s, v25.8h, v4.h[2]
+	FMOVQ 352(R0), F25
+	WORD $0x4ff0f32f // bfmlalt v15.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f330 // bfmlalt v16.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f331 // bfmlalt v17.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f332 // bfmlalt v18.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f333 // bfmlalt v19.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f32f // bfmlalb v15.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f330 // bfmlalb v16.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f331 // bfmlalb v17.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f332 // bfmlalb v18.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f333 // bfmlalb v19.4s, v25.8h, v4.h[2]
+	FMOVQ 368(R0), F25
+	WORD $0x4ff0f334 // bfmlalt v20.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f335 // bfmlalt v21.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f336 // bfmlalt v22.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f337 // bfmlalt v23.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f338 // bfmlalt v24.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f334 // bfmlalb v20.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f335 // bfmlalb v21.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f336 // bfmlalb v22.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f337 // bfmlalb v23.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f338 // bfmlalb v24.4s, v25.8h, v4.h[2]
+	FMOVQ 384(R0), F25
+	WORD $0x4fd0fb25 // bfmlalt v5.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb26 // bfmlalt v6.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb27 // bfmlalt v7.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb28 // bfmlalt v8.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb29 // bfmlalt v9.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb25 // bfmlalb v5.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb26 // bfmlalb v6.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb27 // bfmlalb v7.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb28 // bfmlalb v8.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb29 // bfmlalb v9.4s, v25.8h, v4.h[4]
+	FMOVQ 400(R0), F25
+	WORD $0x4fd0fb2a // bfmlalt v10.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb2b // bfmlalt v11.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb2c // bfmlalt v12.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb2d // bfmlalt v13.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb2e // bfmlalt v14.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb2a // bfmlalb v10.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb2b // bfmlalb v11.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb2c // bfmlalb v12.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb2d // bfmlalb v13.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb2e // bfmlalb v14.4s, v25.8h, v4.h[4]
+	FMOVQ 416(R0), F25
+	WORD $0x4fd0fb2f // bfmlalt v15.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb30 // bfmlalt v16.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb31 // bfmlalt v17.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb32 // bfmlalt v18.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb33 // bfmlalt v19.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb2f // bfmlalb v15.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb30 // bfmlalb v16.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb31 // bfmlalb v17.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb32 // bfmlalb v18.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb33 // bfmlalb v19.4s, v25.8h, v4.h[4]
+	FMOVQ 432(R0), F25
+	WORD $0x4fd0fb34 // bfmlalt v20.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb35 // bfmlalt v21.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb36 // bfmlalt v22.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb37 // bfmlalt v23.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb38 // bfmlalt v24.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb34 // bfmlalb v20.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb35 // bfmlalb v21.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb36 // bfmlalb v22.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb37 // bfmlalb v23.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb38 // bfmlalb v24.4s, v25.8h, v4.h[4]
+	FMOVQ 448(R0), F25
+	WORD $0x4ff0fb25 // bfmlalt v5.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb26 // bfmlalt v6.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb27 // bfmlalt v7.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb28 // bfmlalt v8.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb29 // bfmlalt v9.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb25 // bfmlalb v5.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb26 // bfmlalb v6.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb27 // bfmlalb v7.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb28 // bfmlalb v8.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb29 // bfmlalb v9.4s, v25.8h, v4.h[6]
+	FMOVQ 464(R0), F25
+	WORD $0x4ff0fb2a // bfmlalt v10.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb2b // bfmlalt v11.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb2c // bfmlalt v12.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb2d // bfmlalt v13.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb2e // bfmlalt v14.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb2a // bfmlalb v10.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb2b // bfmlalb v11.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb2c // bfmlalb v12.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb2d // bfmlalb v13.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb2e // bfmlalb v14.4s, v25.8h, v4.h[6]
+	FMOVQ 480(R0), F25
+	WORD $0x4ff0fb2f // bfmlalt v15.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb30 // bfmlalt v16.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb31 // bfmlalt v17.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb32 // bfmlalt v18.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb33 // bfmlalt v19.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb2f // bfmlalb v15.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb30 // bfmlalb v16.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb31 // bfmlalb v17.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb32 // bfmlalb v18.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb33 // bfmlalb v19.4s, v25.8h, v4.h[6]
+	FMOVQ 496(R0), F25
+	WORD $0x4ff0fb34 // bfmlalt v20.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb35 // bfmlalt v21.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb36 // bfmlalt v22.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb37 // bfmlalt v23.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb38 // bfmlalt v24.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb34 // bfmlalb v20.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb35 // bfmlalb v21.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb36 // bfmlalb v22.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb37 // bfmlalb v23.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb38 // bfmlalb v24.4s, v25.8h, v4.h[6]
+	FMOVQ 32(R1), F0
+	FMOVQ 96(R1), F1
+	FMOVQ 160(R1), F2
+	FMOVQ 224(R1), F3
+	FMOVQ 288(R1), F4
+	FMOVQ 512(R0), F25
+	WORD $0x4fd0f325 // bfmlalt v5.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f326 // bfmlalt v6.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f327 // bfmlalt v7.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f328 // bfmlalt v8.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f329 // bfmlalt v9.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f325 // bfmlalb v5.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f326 // bfmlalb v6.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f327 // bfmlalb v7.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f328 // bfmlalb v8.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f329 // bfmlalb v9.4s, v25.8h, v4.h[0]
+	FMOVQ 528(R0), F25
+	WORD $0x4fd0f32a // bfmlalt v10.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f32b // bfmlalt v11.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f32c // bfmlalt v12.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f32d // bfmlalt v13.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f32e // bfmlalt v14.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f32a // bfmlalb v10.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f32b // bfmlalb v11.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f32c // bfmlalb v12.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f32d // bfmlalb v13.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f32e // bfmlalb v14.4s, v25.8h, v4.h[0]
+	FMOVQ 544(R0), F25
+	WORD $0x4fd0f32f // bfmlalt v15.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f330 // bfmlalt v16.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f331 // bfmlalt v17.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f332 // bfmlalt v18.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f333 // bfmlalt v19.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f32f // bfmlalb v15.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f330 // bfmlalb v16.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f331 // bfmlalb v17.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f332 // bfmlalb v18.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f333 // bfmlalb v19.4s, v25.8h, v4.h[0]
+	FMOVQ 560(R0), F25
+	WORD $0x4fd0f334 // bfmlalt v20.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f335 // bfmlalt v21.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f336 // bfmlalt v22.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f337 // bfmlalt v23.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f338 // bfmlalt v24.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f334 // bfmlalb v20.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f335 // bfmlalb v21.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f336 // bfmlalb v22.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f337 // bfmlalb v23.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f338 // bfmlalb v24.4s, v25.8h, v4.h[0]
+	FMOVQ 576(R0), F25
+	WORD $0x4ff0f325 // bfmlalt v5.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f326 // bfmlalt v6.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f327 // bfmlalt v7.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f328 // bfmlalt v8.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f329 // bfmlalt v9.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f325 // bfmlalb v5.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f326 // bfmlalb v6.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f327 // bfmlalb v7.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f328 // bfmlalb v8.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f329 // bfmlalb v9.4s, v25.8h, v4.h[2]
+	FMOVQ 592(R0), F25
+	WORD $0x4ff0f32a // bfmlalt v10.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f32b // bfmlalt v11.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f32c // bfmlalt v12.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f32d // bfmlalt v13.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f32e // bfmlalt v14.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f32a // bfmlalb v10.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f32b // bfmlalb v11.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f32c // bfmlalb v12.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f32d // bfmlalb v13.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f32e // bfmlalb v14.4s, v25.8h, v4.h[2]
+	FMOVQ 608(R0), F25
+	WORD $0x4ff0f32f // bfmlalt v15.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f330 // bfmlalt v16.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f331 // bfmlalt v17.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f332 // bfmlalt v18.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f333 // bfmlalt v19.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f32f // bfmlalb v15.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f330 // bfmlalb v16.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f331 // bfmlalb v17.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f332 // bfmlalb v18.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f333 // bfmlalb v19.4s, v25.8h, v4.h[2]
+	FMOVQ 624(R0), F25
+	WORD $0x4ff0f334 // bfmlalt v20.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f335 // bfmlalt v21.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f336 // bfmlalt v22.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f337 // bfmlalt v23.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f338 // bfmlalt v24.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f334 // bfmlalb v20.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f335 // bfmlalb v21.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f336 // bfmlalb v22.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f337 // bfmlalb v23.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f338 // bfmlalb v24.4s, v25.8h, v4.h[2]
+	FMOVQ 640(R0), F25
+	WORD $0x4fd0fb25 // bfmlalt v5.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb26 // bfmlalt v6.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb27 // bfmlalt v7.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb28 // bfmlalt v8.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb29 // bfmlalt v9.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb25 // bfmlalb v5.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb26 // bfmlalb v6.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb27 // bfmlalb v7.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb28 // bfmlalb v8.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb29 // bfmlalb v9.4s, v25.8h, v4.h[4]
+	FMOVQ 656(R0), F25
+	WORD $0x4fd0fb2a // bfmlalt v10.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb2b // bfmlalt v11.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb2c // bfmlalt v12.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb2d // bfmlalt v13.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb2e // bfmlalt v14.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb2a // bfmlalb v10.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb2b // bfmlalb v11.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb2c // bfmlalb v12.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb2d // bfmlalb v13.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb2e // bfmlalb v14.4s, v25.8h, v4.h[4]
+	FMOVQ 672(R0), F25
+	WORD $0x4fd0fb2f // bfmlalt v15.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb30 // bfmlalt v16.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb31 // bfmlalt v17.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb32 // bfmlalt v18.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb33 // bfmlalt v19.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb2f // bfmlalb v15.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb30 // bfmlalb v16.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb31 // bfmlalb v17.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb32 // bfmlalb v18.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb33 // bfmlalb v19.4s, v25.8h, v4.h[4]
+	FMOVQ 688(R0), F25
+	WORD $0x4fd0fb34 // bfmlalt v20.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb35 // bfmlalt v21.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb36 // bfmlalt v22.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb37 // bfmlalt v23.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb38 // bfmlalt v24.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb34 // bfmlalb v20.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb35 // bfmlalb v21.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb36 // bfmlalb v22.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb37 // bfmlalb v23.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb38 // bfmlalb v24.4s, v25.8h, v4.h[4]
+	FMOVQ 704(R0), F25
+	WORD $0x4ff0fb25 // bfmlalt v5.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb26 // bfmlalt v6.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb27 // bfmlalt v7.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb28 // bfmlalt v8.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb29 // bfmlalt v9.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb25 // bfmlalb v5.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb26 // bfmlalb v6.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb27 // bfmlalb v7.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb28 // bfmlalb v8.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb29 // bfmlalb v9.4s, v25.8h, v4.h[6]
+	FMOVQ 720(R0), F25
+	WORD $0x4ff0fb2a // bfmlalt v10.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb2b // bfmlalt v11.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb2c // bfmlalt v12.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb2d // bfmlalt v13.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb2e // bfmlalt v14.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb2a // bfmlalb v10.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb2b // bfmlalb v11.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb2c // bfmlalb v12.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb2d // bfmlalb v13.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb2e // bfmlalb v14.4s, v25.8h, v4.h[6]
+	FMOVQ 736(R0), F25
+	WORD $0x4ff0fb2f // bfmlalt v15.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb30 // bfmlalt v16.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb31 // bfmlalt v17.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb32 // bfmlalt v18.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb33 // bfmlalt v19.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb2f // bfmlalb v15.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb30 // bfmlalb v16.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb31 // bfmlalb v17.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb32 // bfmlalb v18.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb33 // bfmlalb v19.4s, v25.8h, v4.h[6]
+	FMOVQ 752(R0), F25
+	WORD $0x4ff0fb34 // bfmlalt v20.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb35 // bfmlalt v21.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb36 // bfmlalt v22.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb37 // bfmlalt v23.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb38 // bfmlalt v24.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb34 // bfmlalb v20.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb35 // bfmlalb v21.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb36 // bfmlalb v22.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb37 // bfmlalb v23.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb38 // bfmlalb v24.4s, v25.8h, v4.h[6]
+	FMOVQ 48(R1), F0
+	FMOVQ 112(R1), F1
+	FMOVQ 176(R1), F2
+	FMOVQ 240(R1), F3
+	FMOVQ 304(R1), F4
+	FMOVQ 768(R0), F25
+	WORD $0x4fd0f325 // bfmlalt v5.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f326 // bfmlalt v6.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f327 // bfmlalt v7.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f328 // bfmlalt v8.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f329 // bfmlalt v9.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f325 // bfmlalb v5.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f326 // bfmlalb v6.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f327 // bfmlalb v7.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f328 // bfmlalb v8.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f329 // bfmlalb v9.4s, v25.8h, v4.h[0]
+	FMOVQ 784(R0), F25
+	WORD $0x4fd0f32a // bfmlalt v10.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f32b // bfmlalt v11.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f32c // bfmlalt v12.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f32d // bfmlalt v13.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f32e // bfmlalt v14.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f32a // bfmlalb v10.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f32b // bfmlalb v11.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f32c // bfmlalb v12.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f32d // bfmlalb v13.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f32e // bfmlalb v14.4s, v25.8h, v4.h[0]
+	FMOVQ 800(R0), F25
+	WORD $0x4fd0f32f // bfmlalt v15.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f330 // bfmlalt v16.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f331 // bfmlalt v17.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f332 // bfmlalt v18.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f333 // bfmlalt v19.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f32f // bfmlalb v15.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f330 // bfmlalb v16.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f331 // bfmlalb v17.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f332 // bfmlalb v18.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f333 // bfmlalb v19.4s, v25.8h, v4.h[0]
+	FMOVQ 816(R0), F25
+	WORD $0x4fd0f334 // bfmlalt v20.4s, v25.8h, v0.h[1]
+	WORD $0x4fd1f335 // bfmlalt v21.4s, v25.8h, v1.h[1]
+	WORD $0x4fd2f336 // bfmlalt v22.4s, v25.8h, v2.h[1]
+	WORD $0x4fd3f337 // bfmlalt v23.4s, v25.8h, v3.h[1]
+	WORD $0x4fd4f338 // bfmlalt v24.4s, v25.8h, v4.h[1]
+	WORD $0x0fc0f334 // bfmlalb v20.4s, v25.8h, v0.h[0]
+	WORD $0x0fc1f335 // bfmlalb v21.4s, v25.8h, v1.h[0]
+	WORD $0x0fc2f336 // bfmlalb v22.4s, v25.8h, v2.h[0]
+	WORD $0x0fc3f337 // bfmlalb v23.4s, v25.8h, v3.h[0]
+	WORD $0x0fc4f338 // bfmlalb v24.4s, v25.8h, v4.h[0]
+	FMOVQ 832(R0), F25
+	WORD $0x4ff0f325 // bfmlalt v5.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f326 // bfmlalt v6.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f327 // bfmlalt v7.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f328 // bfmlalt v8.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f329 // bfmlalt v9.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f325 // bfmlalb v5.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f326 // bfmlalb v6.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f327 // bfmlalb v7.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f328 // bfmlalb v8.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f329 // bfmlalb v9.4s, v25.8h, v4.h[2]
+	FMOVQ 848(R0), F25
+	WORD $0x4ff0f32a // bfmlalt v10.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f32b // bfmlalt v11.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f32c // bfmlalt v12.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f32d // bfmlalt v13.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f32e // bfmlalt v14.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f32a // bfmlalb v10.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f32b // bfmlalb v11.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f32c // bfmlalb v12.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f32d // bfmlalb v13.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f32e // bfmlalb v14.4s, v25.8h, v4.h[2]
+	FMOVQ 864(R0), F25
+	WORD $0x4ff0f32f // bfmlalt v15.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f330 // bfmlalt v16.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f331 // bfmlalt v17.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f332 // bfmlalt v18.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f333 // bfmlalt v19.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f32f // bfmlalb v15.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f330 // bfmlalb v16.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f331 // bfmlalb v17.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f332 // bfmlalb v18.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f333 // bfmlalb v19.4s, v25.8h, v4.h[2]
+	FMOVQ 880(R0), F25
+	WORD $0x4ff0f334 // bfmlalt v20.4s, v25.8h, v0.h[3]
+	WORD $0x4ff1f335 // bfmlalt v21.4s, v25.8h, v1.h[3]
+	WORD $0x4ff2f336 // bfmlalt v22.4s, v25.8h, v2.h[3]
+	WORD $0x4ff3f337 // bfmlalt v23.4s, v25.8h, v3.h[3]
+	WORD $0x4ff4f338 // bfmlalt v24.4s, v25.8h, v4.h[3]
+	WORD $0x0fe0f334 // bfmlalb v20.4s, v25.8h, v0.h[2]
+	WORD $0x0fe1f335 // bfmlalb v21.4s, v25.8h, v1.h[2]
+	WORD $0x0fe2f336 // bfmlalb v22.4s, v25.8h, v2.h[2]
+	WORD $0x0fe3f337 // bfmlalb v23.4s, v25.8h, v3.h[2]
+	WORD $0x0fe4f338 // bfmlalb v24.4s, v25.8h, v4.h[2]
+	FMOVQ 896(R0), F25
+	WORD $0x4fd0fb25 // bfmlalt v5.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb26 // bfmlalt v6.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb27 // bfmlalt v7.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb28 // bfmlalt v8.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb29 // bfmlalt v9.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb25 // bfmlalb v5.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb26 // bfmlalb v6.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb27 // bfmlalb v7.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb28 // bfmlalb v8.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb29 // bfmlalb v9.4s, v25.8h, v4.h[4]
+	FMOVQ 912(R0), F25
+	WORD $0x4fd0fb2a // bfmlalt v10.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb2b // bfmlalt v11.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb2c // bfmlalt v12.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb2d // bfmlalt v13.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb2e // bfmlalt v14.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb2a // bfmlalb v10.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb2b // bfmlalb v11.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb2c // bfmlalb v12.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb2d // bfmlalb v13.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb2e // bfmlalb v14.4s, v25.8h, v4.h[4]
+	FMOVQ 928(R0), F25
+	WORD $0x4fd0fb2f // bfmlalt v15.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb30 // bfmlalt v16.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb31 // bfmlalt v17.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb32 // bfmlalt v18.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb33 // bfmlalt v19.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb2f // bfmlalb v15.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb30 // bfmlalb v16.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb31 // bfmlalb v17.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb32 // bfmlalb v18.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb33 // bfmlalb v19.4s, v25.8h, v4.h[4]
+	FMOVQ 944(R0), F25
+	WORD $0x4fd0fb34 // bfmlalt v20.4s, v25.8h, v0.h[5]
+	WORD $0x4fd1fb35 // bfmlalt v21.4s, v25.8h, v1.h[5]
+	WORD $0x4fd2fb36 // bfmlalt v22.4s, v25.8h, v2.h[5]
+	WORD $0x4fd3fb37 // bfmlalt v23.4s, v25.8h, v3.h[5]
+	WORD $0x4fd4fb38 // bfmlalt v24.4s, v25.8h, v4.h[5]
+	WORD $0x0fc0fb34 // bfmlalb v20.4s, v25.8h, v0.h[4]
+	WORD $0x0fc1fb35 // bfmlalb v21.4s, v25.8h, v1.h[4]
+	WORD $0x0fc2fb36 // bfmlalb v22.4s, v25.8h, v2.h[4]
+	WORD $0x0fc3fb37 // bfmlalb v23.4s, v25.8h, v3.h[4]
+	WORD $0x0fc4fb38 // bfmlalb v24.4s, v25.8h, v4.h[4]
+	FMOVQ 960(R0), F25
+	WORD $0x4ff0fb25 // bfmlalt v5.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb26 // bfmlalt v6.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb27 // bfmlalt v7.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb28 // bfmlalt v8.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb29 // bfmlalt v9.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb25 // bfmlalb v5.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb26 // bfmlalb v6.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb27 // bfmlalb v7.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb28 // bfmlalb v8.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb29 // bfmlalb v9.4s, v25.8h, v4.h[6]
+	FMOVQ 976(R0), F25
+	WORD $0x4ff0fb2a // bfmlalt v10.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb2b // bfmlalt v11.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb2c // bfmlalt v12.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb2d // bfmlalt v13.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb2e // bfmlalt v14.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb2a // bfmlalb v10.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb2b // bfmlalb v11.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb2c // bfmlalb v12.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb2d // bfmlalb v13.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb2e // bfmlalb v14.4s, v25.8h, v4.h[6]
+	FMOVQ 992(R0), F25
+	WORD $0x4ff0fb2f // bfmlalt v15.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb30 // bfmlalt v16.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb31 // bfmlalt v17.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb32 // bfmlalt v18.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb33 // bfmlalt v19.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb2f // bfmlalb v15.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb30 // bfmlalb v16.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb31 // bfmlalb v17.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb32 // bfmlalb v18.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb33 // bfmlalb v19.4s, v25.8h, v4.h[6]
+	FMOVQ 1008(R0), F25
+	WORD $0x4ff0fb34 // bfmlalt v20.4s, v25.8h, v0.h[7]
+	WORD $0x4ff1fb35 // bfmlalt v21.4s, v25.8h, v1.h[7]
+	WORD $0x4ff2fb36 // bfmlalt v22.4s, v25.8h, v2.h[7]
+	WORD $0x4ff3fb37 // bfmlalt v23.4s, v25.8h, v3.h[7]
+	WORD $0x4ff4fb38 // bfmlalt v24.4s, v25.8h, v4.h[7]
+	WORD $0x0fe0fb34 // bfmlalb v20.4s, v25.8h, v0.h[6]
+	WORD $0x0fe1fb35 // bfmlalb v21.4s, v25.8h, v1.h[6]
+	WORD $0x0fe2fb36 // bfmlalb v22.4s, v25.8h, v2.h[6]
+	WORD $0x0fe3fb37 // bfmlalb v23.4s, v25.8h, v3.h[6]
+	WORD $0x0fe4fb38 // bfmlalb v24.4s, v25.8h, v4.h[6]
+	ADD $1024, R0, R0
+	ADD $320, R1, R1
+	SUBS $1, R2, R2
+	BNE loop1
+	MOVD R4, FPCR
+	FMOVQ F5, 0(R3)
+	FMOVQ F6, 64(R3)
+	FMOVQ F7, 128(R3)
+	FMOVQ F8, 192(R3)
+	FMOVQ F9, 256(R3)
+	FMOVQ F10, 16(R3)
+	FMOVQ F11, 80(R3)
+	FMOVQ F12, 144(R3)
+	FMOVQ F13, 208(R3)
+	FMOVQ F14, 272(R3)
+	FMOVQ F15, 32(R3)
+	FMOVQ F16, 96(R3)
+	FMOVQ F17, 160(R3)
+	FMOVQ F18, 224(R3)
+	FMOVQ F19, 288(R3)
+	FMOVQ F20, 48(R3)
+	FMOVQ F21, 112(R3)
+	FMOVQ F22, 176(R3)
+	FMOVQ F23, 240(R3)
+	FMOVQ F24, 304(R3)
+	RET
+
+// func bf16Native6(w, a *byte, nb int, y *float32)
+TEXT ·bf16Native6(SB), NOSPLIT, $0-32
+	MOVD w+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD nb+16(FP), R2
+	MOVD y+24(FP), R3
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V22.B16, V22.B16, V22.B16
+	VEOR V23.B16, V23.B16, V23.B16
+	VEOR V24.B16, V24.B16, V24.B16
+	VEOR V25.B16, V25.B16, V25.B16
+	VEOR V26.B16, V26.B16, V26.B16
+	VEOR V27.B16, V27.B16, V27.B16
+	VEOR V28.B16, V28.B16, V28.B16
+	VEOR V29.B16, V29.B16, V29.B16
+	MOVD FPCR, R4
+	ORR $16777216, R4, R5
+	MOVD R5, FPCR
+loop1:
+	PRFM 4096(R0), PLDL1KEEP
+	PRFM 4160(R0), PLDL1KEEP
+	PRFM 4224(R0), PLDL1KEEP
+	PRFM 4288(R0), PLDL1KEEP
+	PRFM 4352(R0), PLDL1KEEP
+	PRFM 4416(R0), PLDL1KEEP
+	PRFM 4480(R0), PLDL1KEEP
+	PRFM 4544(R0), PLDL1KEEP
+	PRFM 4608(R0), PLDL1KEEP
+	PRFM 4672(R0), PLDL1KEEP
+	PRFM 4736(R0), PLDL1KEEP
+	PRFM 4800(R0), PLDL1KEEP
+	PRFM 4864(R0), PLDL1KEEP
+	PRFM 4928(R0), PLDL1KEEP
+	PRFM 4992(R0), PLDL1KEEP
+	PRFM 5056(R0), PLDL1KEEP
+	FMOVQ 0(R1), F0
+	FMOVQ 64(R1), F1
+	FMOVQ 128(R1), F2
+	FMOVQ 192(R1), F3
+	FMOVQ 256(R1), F4
+	FMOVQ 320(R1), F5
+	FMOVQ 0(R0), F30
+	WORD $0x4fd0f3c6 // bfmlalt v6.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3c7 // bfmlalt v7.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3c8 // bfmlalt v8.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3c9 // bfmlalt v9.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3ca // bfmlalt v10.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3cb // bfmlalt v11.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3c6 // bfmlalb v6.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3c7 // bfmlalb v7.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3c8 // bfmlalb v8.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3c9 // bfmlalb v9.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3ca // bfmlalb v10.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3cb // bfmlalb v11.4s, v30.8h, v5.h[0]
+	FMOVQ 16(R0), F30
+	WORD $0x4fd0f3cc // bfmlalt v12.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3cd // bfmlalt v13.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3ce // bfmlalt v14.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3cf // bfmlalt v15.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3d0 // bfmlalt v16.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3d1 // bfmlalt v17.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3cc // bfmlalb v12.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3cd // bfmlalb v13.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3ce // bfmlalb v14.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3cf // bfmlalb v15.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3d0 // bfmlalb v16.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3d1 // bfmlalb v17.4s, v30.8h, v5.h[0]
+	FMOVQ 32(R0), F30
+	WORD $0x4fd0f3d2 // bfmlalt v18.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3d3 // bfmlalt v19.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3d4 // bfmlalt v20.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3d5 // bfmlalt v21.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3d6 // bfmlalt v22.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3d7 // bfmlalt v23.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3d2 // bfmlalb v18.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3d3 // bfmlalb v19.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3d4 // bfmlalb v20.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3d5 // bfmlalb v21.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3d6 // bfmlalb v22.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3d7 // bfmlalb v23.4s, v30.8h, v5.h[0]
+	FMOVQ 48(R0), F30
+	WORD $0x4fd0f3d8 // bfmlalt v24.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3d9 // bfmlalt v25.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3da // bfmlalt v26.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3db // bfmlalt v27.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3dc // bfmlalt v28.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3dd // bfmlalt v29.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3d8 // bfmlalb v24.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3d9 // bfmlalb v25.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3da // bfmlalb v26.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3db // bfmlalb v27.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3dc // bfmlalb v28.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3dd // bfmlalb v29.4s, v30.8h, v5.h[0]
+	FMOVQ 64(R0), F30
+	WORD $0x4ff0f3c6 // bfmlalt v6.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3c7 // bfmlalt v7.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3c8 // bfmlalt v8.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3c9 // bfmlalt v9.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3ca // bfmlalt v10.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3cb // bfmlalt v11.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3c6 // bfmlalb v6.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3c7 // bfmlalb v7.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3c8 // bfmlalb v8.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3c9 // bfmlalb v9.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3ca // bfmlalb v10.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3cb // bfmlalb v11.4s, v30.8h, v5.h[2]
+	FMOVQ 80(R0), F30
+	WORD $0x4ff0f3cc // bfmlalt v12.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3cd // bfmlalt v13.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3ce // bfmlalt v14.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3cf // bfmlalt v15.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3d0 // bfmlalt v16.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3d1 // bfmlalt v17.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3cc // bfmlalb v12.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3cd // bfmlalb v13.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3ce // bfmlalb v14.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3cf // bfmlalb v15.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3d0 // bfmlalb v16.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3d1 // bfmlalb v17.4s, v30.8h, v5.h[2]
+	FMOVQ 96(R0), F30
+	WORD $0x4ff0f3d2 // bfmlalt v18.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3d3 // bfmlalt v19.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3d4 // bfmlalt v20.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3d5 // bfmlalt v21.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3d6 // bfmlalt v22.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3d7 // bfmlalt v23.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3d2 // bfmlalb v18.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3d3 // bfmlalb v19.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3d4 // bfmlalb v20.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3d5 // bfmlalb v21.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3d6 // bfmlalb v22.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3d7 // bfmlalb v23.4s, v30.8h, v5.h[2]
+	FMOVQ 112(R0), F30
+	WORD $0x4ff0f3d8 // bfmlalt v24.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3d9 // bfmlalt v25.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3da // bfmlalt v26.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3db // bfmlalt v27.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3dc // bfmlalt v28.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3dd // bfmlalt v29.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3d8 // bfmlalb v24.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3d9 // bfmlalb v25.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3da // bfmlalb v26.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3db // bfmlalb v27.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3dc // bfmlalb v28.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3dd // bfmlalb v29.4s, v30.8h, v5.h[2]
+	FMOVQ 128(R0), F30
+	WORD $0x4fd0fbc6 // bfmlalt v6.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbc7 // bfmlalt v7.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbc8 // bfmlalt v8.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbc9 // bfmlalt v9.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbca // bfmlalt v10.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbcb // bfmlalt v11.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbc6 // bfmlalb v6.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbc7 // bfmlalb v7.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbc8 // bfmlalb v8.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbc9 // bfmlalb v9.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbca // bfmlalb v10.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbcb // bfmlalb v11.4s, v30.8h, v5.h[4]
+	FMOVQ 144(R0), F30
+	WORD $0x4fd0fbcc // bfmlalt v12.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbcd // bfmlalt v13.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbce // bfmlalt v14.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbcf // bfmlalt v15.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbd0 // bfmlalt v16.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbd1 // bfmlalt v17.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbcc // bfmlalb v12.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbcd // bfmlalb v13.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbce // bfmlalb v14.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbcf // bfmlalb v15.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbd0 // bfmlalb v16.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbd1 // bfmlalb v17.4s, v30.8h, v5.h[4]
+	FMOVQ 160(R0), F30
+	WORD $0x4fd0fbd2 // bfmlalt v18.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbd3 // bfmlalt v19.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbd4 // bfmlalt v20.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbd5 // bfmlalt v21.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbd6 // bfmlalt v22.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbd7 // bfmlalt v23.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbd2 // bfmlalb v18.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbd3 // bfmlalb v19.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbd4 // bfmlalb v20.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbd5 // bfmlalb v21.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbd6 // bfmlalb v22.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbd7 // bfmlalb v23.4s, v30.8h, v5.h[4]
+	FMOVQ 176(R0), F30
+	WORD $0x4fd0fbd8 // bfmlalt v24.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbd9 // bfmlalt v25.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbda // bfmlalt v26.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbdb // bfmlalt v27.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbdc // bfmlalt v28.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbdd // bfmlalt v29.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbd8 // bfmlalb v24.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbd9 // bfmlalb v25.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbda // bfmlalb v26.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbdb // bfmlalb v27.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbdc // bfmlalb v28.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbdd // bfmlalb v29.4s, v30.8h, v5.h[4]
+	FMOVQ 192(R0), F30
+	WORD $0x4ff0fbc6 // bfmlalt v6.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbc7 // bfmlalt v7.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbc8 // bfmlalt v8.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbc9 // bfmlalt v9.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbca // bfmlalt v10.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbcb // bfmlalt v11.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbc6 // bfmlalb v6.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbc7 // bfmlalb v7.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbc8 // bfmlalb v8.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbc9 // bfmlalb v9.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbca // bfmlalb v10.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbcb // bfmlalb v11.4s, v30.8h, v5.h[6]
+	FMOVQ 208(R0), F30
+	WORD $0x4ff0fbcc // bfmlalt v12.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbcd // bfmlalt v13.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbce // bfmlalt v14.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbcf // bfmlalt v15.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbd0 // bfmlalt v16.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbd1 // bfmlalt v17.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbcc // bfmlalb v12.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbcd // bfmlalb v13.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbce // bfmlalb v14.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbcf // bfmlalb v15.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbd0 // bfmlalb v16.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbd1 // bfmlalb v17.4s, v30.8h, v5.h[6]
+	FMOVQ 224(R0), F30
+	WORD $0x4ff0fbd2 // bfmlalt v18.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbd3 // bfmlalt v19.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbd4 // bfmlalt v20.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbd5 // bfmlalt v21.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbd6 // bfmlalt v22.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbd7 // bfmlalt v23.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbd2 // bfmlalb v18.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbd3 // bfmlalb v19.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbd4 // bfmlalb v20.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbd5 // bfmlalb v21.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbd6 // bfmlalb v22.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbd7 // bfmlalb v23.4s, v30.8h, v5.h[6]
+	FMOVQ 240(R0), F30
+	WORD $0x4ff0fbd8 // bfmlalt v24.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbd9 // bfmlalt v25.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbda // bfmlalt v26.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbdb // bfmlalt v27.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbdc // bfmlalt v28.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbdd // bfmlalt v29.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbd8 // bfmlalb v24.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbd9 // bfmlalb v25.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbda // bfmlalb v26.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbdb // bfmlalb v27.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbdc // bfmlalb v28.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbdd // bfmlalb v29.4s, v30.8h, v5.h[6]
+	FMOVQ 16(R1), F0
+	FMOVQ 80(R1), F1
+	FMOVQ 144(R1), F2
+	FMOVQ 208(R1), F3
+	FMOVQ 272(R1), F4
+	FMOVQ 336(R1), F5
+	FMOVQ 256(R0), F30
+	WORD $0x4fd0f3c6 // bfmlalt v6.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3c7 // bfmlalt v7.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3c8 // bfmlalt v8.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3c9 // bfmlalt v9.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3ca // bfmlalt v10.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3cb // bfmlalt v11.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3c6 // bfmlalb v6.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3c7 // bfmlalb v7.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3c8 // bfmlalb v8.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3c9 // bfmlalb v9.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3ca // bfmlalb v10.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3cb // bfmlalb v11.4s, v30.8h, v5.h[0]
+	FMOVQ 272(R0), F30
+	WORD $0x4fd0f3cc // bfmlalt v12.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3cd // bfmlalt v13.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3ce // bfmlalt v14.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3cf // bfmlalt v15.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3d0 // bfmlalt v16.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3d1 // bfmlalt v17.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3cc // bfmlalb v12.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3cd // bfmlalb v13.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3ce // bfmlalb v14.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3cf // bfmlalb v15.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3d0 // bfmlalb v16.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3d1 // bfmlalb v17.4s, v30.8h, v5.h[0]
+	FMOVQ 288(R0), F30
+	WORD $0x4fd0f3d2 // bfmlalt v18.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3d3 // bfmlalt v19.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3d4 // bfmlalt v20.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3d5 // bfmlalt v21.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3d6 // bfmlalt v22.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3d7 // bfmlalt v23.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3d2 // bfmlalb v18.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3d3 // bfmlalb v19.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3d4 // bfmlalb v20.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3d5 // bfmlalb v21.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3d6 // bfmlalb v22.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3d7 // bfmlalb v23.4s, v30.8h, v5.h[0]
+	FMOVQ 304(R0), F30
+	WORD $0x4fd0f3d8 // bfmlalt v24.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3d9 // bfmlalt v25.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3da // bfmlalt v26.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3db // bfmlalt v27.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3dc // bfmlalt v28.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3dd // bfmlalt v29.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3d8 // bfmlalb v24.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3d9 // bfmlalb v25.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3da // bfmlalb v26.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3db // bfmlalb v27.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3dc // bfmlalb v28.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3dd // bfmlalb v29.4s, v30.8h, v5.h[0]
+	FMOVQ 320(R0), F30
+	WORD $0x4ff0f3c6 // bfmlalt v6.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3c7 // bfmlalt v7.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3c8 // bfmlalt v8.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3c9 // bfmlalt v9.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3ca // bfmlalt v10.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3cb // bfmlalt v11.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3c6 // bfmlalb v6.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3c7 // bfmlalb v7.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3c8 // bfmlalb v8.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3c9 // bfmlalb v9.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3ca // bfmlalb v10.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3cb // bfmlalb v11.4s, v30.8h, v5.h[2]
+	FMOVQ 336(R0), F30
+	WORD $0x4ff0f3cc // bfmlalt v12.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3cd // bfmlalt v13.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3ce // bfmlalt v14.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3cf // bfmlalt v15.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3d0 // bfmlalt v16.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3d1 // bfmlalt v17.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3cc // bfmlalb v12.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3cd // bfmlalb v13.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3ce // bfmlalb v14.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3cf // bfmlalb v15.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3d0 // bfmlalb v16.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3d1 // bfmlalb v17.4s, v30.8h, v5.h[2]
+	FMOVQ 352(R0), F30
+	WORD $0x4ff0f3d2 // bfmlalt v18.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3d3 // bfmlalt v19.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3d4 // bfmlalt v20.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3d5 // bfmlalt v21.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3d6 // bfmlalt v22.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3d7 // bfmlalt v23.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3d2 // bfmlalb v18.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3d3 // bfmlalb v19.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3d4 // bfmlalb v20.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3d5 // bfmlalb v21.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3d6 // bfmlalb v22.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3d7 // bfmlalb v23.4s, v30.8h, v5.h[2]
+	FMOVQ 368(R0), F30
+	WORD $0x4ff0f3d8 // bfmlalt v24.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3d9 // bfmlalt v25.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3da // bfmlalt v26.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3db // bfmlalt v27.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3dc // bfmlalt v28.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3dd // bfmlalt v29.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3d8 // bfmlalb v24.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3d9 // bfmlalb v25.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3da // bfmlalb v26.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3db // bfmlalb v27.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3dc // bfmlalb v28.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3dd // bfmlalb v29.4s, v30.8h, v5.h[2]
+	FMOVQ 384(R0), F30
+	WORD $0x4fd0fbc6 // bfmlalt v6.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbc7 // bfmlalt v7.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbc8 // bfmlalt v8.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbc9 // bfmlalt v9.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbca // bfmlalt v10.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbcb // bfmlalt v11.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbc6 // bfmlalb v6.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbc7 // bfmlalb v7.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbc8 // bfmlalb v8.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbc9 // bfmlalb v9.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbca // bfmlalb v10.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbcb // bfmlalb v11.4s, v30.8h, v5.h[4]
+	FMOVQ 400(R0), F30
+	WORD $0x4fd0fbcc // bfmlalt v12.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbcd // bfmlalt v13.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbce // bfmlalt v14.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbcf // bfmlalt v15.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbd0 // bfmlalt v16.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbd1 // bfmlalt v17.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbcc // bfmlalb v12.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbcd // bfmlalb v13.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbce // bfmlalb v14.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbcf // bfmlalb v15.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbd0 // bfmlalb v16.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbd1 // bfmlalb v17.4s, v30.8h, v5.h[4]
+	FMOVQ 416(R0), F30
+	WORD $0x4fd0fbd2 // bfmlalt v18.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbd3 // bfmlalt v19.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbd4 // bfmlalt v20.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbd5 // bfmlalt v21.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbd6 // bfmlalt v22.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbd7 // bfmlalt v23.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbd2 // bfmlalb v18.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbd3 // bfmlalb v19.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbd4 // bfmlalb v20.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbd5 // bfmlalb v21.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbd6 // bfmlalb v22.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbd7 // bfmlalb v23.4s, v30.8h, v5.h[4]
+	FMOVQ 432(R0), F30
+	WORD $0x4fd0fbd8 // bfmlalt v24.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbd9 // bfmlalt v25.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbda // bfmlalt v26.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbdb // bfmlalt v27.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbdc // bfmlalt v28.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbdd // bfmlalt v29.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbd8 // bfmlalb v24.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbd9 // bfmlalb v25.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbda // bfmlalb v26.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbdb // bfmlalb v27.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbdc // bfmlalb v28.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbdd // bfmlalb v29.4s, v30.8h, v5.h[4]
+	FMOVQ 448(R0), F30
+	WORD $0x4ff0fbc6 // bfmlalt v6.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbc7 // bfmlalt v7.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbc8 // bfmlalt v8.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbc9 // bfmlalt v9.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbca // bfmlalt v10.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbcb // bfmlalt v11.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbc6 // bfmlalb v6.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbc7 // bfmlalb v7.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbc8 // bfmlalb v8.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbc9 // bfmlalb v9.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbca // bfmlalb v10.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbcb // bfmlalb v11.4s, v30.8h, v5.h[6]
+	FMOVQ 464(R0), F30
+	WORD $0x4ff0fbcc // bfmlalt v12.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbcd // bfmlalt v13.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbce // bfmlalt v14.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbcf // bfmlalt v15.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbd0 // bfmlalt v16.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbd1 // bfmlalt v17.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbcc // bfmlalb v12.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbcd // bfmlalb v13.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbce // bfmlalb v14.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbcf // bfmlalb v15.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbd0 // bfmlalb v16.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbd1 // bfmlalb v17.4s, v30.8h, v5.h[6]
+	FMOVQ 480(R0), F30
+	WORD $0x4ff0fbd2 // bfmlalt v18.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbd3 // bfmlalt v19.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbd4 // bfmlalt v20.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbd5 // bfmlalt v21.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbd6 // bfmlalt v22.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbd7 // bfmlalt v23.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbd2 // bfmlalb v18.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbd3 // bfmlalb v19.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbd4 // bfmlalb v20.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbd5 // bfmlalb v21.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbd6 // bfmlalb v22.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbd7 // bfmlalb v23.4s, v30.8h, v5.h[6]
+	FMOVQ 496(R0), F30
+	WORD $0x4ff0fbd8 // bfmlalt v24.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbd9 // bfmlalt v25.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbda // bfmlalt v26.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbdb // bfmlalt v27.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbdc // bfmlalt v28.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbdd // bfmlalt v29.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbd8 // bfmlalb v24.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbd9 // bfmlalb v25.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbda // bfmlalb v26.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbdb // bfmlalb v27.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbdc // bfmlalb v28.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbdd // bfmlalb v29.4s, v30.8h, v5.h[6]
+	FMOVQ 32(R1), F0
+	FMOVQ 96(R1), F1
+	FMOVQ 160(R1), F2
+	FMOVQ 224(R1), F3
+	FMOVQ 288(R1), F4
+	FMOVQ 352(R1), F5
+	FMOVQ 512(R0), F30
+	WORD $0x4fd0f3c6 // bfmlalt v6.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3c7 // bfmlalt v7.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3c8 // bfmlalt v8.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3c9 // bfmlalt v9.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3ca // bfmlalt v10.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3cb // bfmlalt v11.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3c6 // bfmlalb v6.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3c7 // bfmlalb v7.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3c8 // bfmlalb v8.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3c9 // bfmlalb v9.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3ca // bfmlalb v10.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3cb // bfmlalb v11.4s, v30.8h, v5.h[0]
+	FMOVQ 528(R0), F30
+	WORD $0x4fd0f3cc // bfmlalt v12.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3cd // bfmlalt v13.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3ce // bfmlalt v14.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3cf // bfmlalt v15.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3d0 // bfmlalt v16.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3d1 // bfmlalt v17.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3cc // bfmlalb v12.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3cd // bfmlalb v13.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3ce // bfmlalb v14.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3cf // bfmlalb v15.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3d0 // bfmlalb v16.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3d1 // bfmlalb v17.4s, v30.8h, v5.h[0]
+	FMOVQ 544(R0), F30
+	WORD $0x4fd0f3d2 // bfmlalt v18.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3d3 // bfmlalt v19.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3d4 // bfmlalt v20.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3d5 // bfmlalt v21.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3d6 // bfmlalt v22.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3d7 // bfmlalt v23.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3d2 // bfmlalb v18.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3d3 // bfmlalb v19.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3d4 // bfmlalb v20.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3d5 // bfmlalb v21.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3d6 // bfmlalb v22.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3d7 // bfmlalb v23.4s, v30.8h, v5.h[0]
+	FMOVQ 560(R0), F30
+	WORD $0x4fd0f3d8 // bfmlalt v24.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3d9 // bfmlalt v25.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3da // bfmlalt v26.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3db // bfmlalt v27.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3dc // bfmlalt v28.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3dd // bfmlalt v29.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3d8 // bfmlalb v24.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3d9 // bfmlalb v25.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3da // bfmlalb v26.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3db // bfmlalb v27.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3dc // bfmlalb v28.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3dd // bfmlalb v29.4s, v30.8h, v5.h[0]
+	FMOVQ 576(R0), F30
+	WORD $0x4ff0f3c6 // bfmlalt v6.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3c7 // bfmlalt v7.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3c8 // bfmlalt v8.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3c9 // bfmlalt v9.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3ca // bfmlalt v10.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3cb // bfmlalt v11.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3c6 // bfmlalb v6.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3c7 // bfmlalb v7.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3c8 // bfmlalb v8.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3c9 // bfmlalb v9.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3ca // bfmlalb v10.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3cb // bfmlalb v11.4s, v30.8h, v5.h[2]
+	FMOVQ 592(R0), F30
+	WORD $0x4ff0f3cc // bfmlalt v12.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3cd // bfmlalt v13.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3ce // bfmlalt v14.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3cf // bfmlalt v15.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3d0 // bfmlalt v16.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3d1 // bfmlalt v17.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3cc // bfmlalb v12.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3cd // bfmlalb v13.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3ce // bfmlalb v14.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3cf // bfmlalb v15.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3d0 // bfmlalb v16.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3d1 // bfmlalb v17.4s, v30.8h, v5.h[2]
+	FMOVQ 608(R0), F30
+	WORD $0x4ff0f3d2 // bfmlalt v18.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3d3 // bfmlalt v19.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3d4 // bfmlalt v20.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3d5 // bfmlalt v21.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3d6 // bfmlalt v22.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3d7 // bfmlalt v23.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3d2 // bfmlalb v18.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3d3 // bfmlalb v19.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3d4 // bfmlalb v20.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3d5 // bfmlalb v21.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3d6 // bfmlalb v22.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3d7 // bfmlalb v23.4s, v30.8h, v5.h[2]
+	FMOVQ 624(R0), F30
+	WORD $0x4ff0f3d8 // bfmlalt v24.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3d9 // bfmlalt v25.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3da // bfmlalt v26.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3db // bfmlalt v27.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3dc // bfmlalt v28.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3dd // bfmlalt v29.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3d8 // bfmlalb v24.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3d9 // bfmlalb v25.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3da // bfmlalb v26.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3db // bfmlalb v27.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3dc // bfmlalb v28.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3dd // bfmlalb v29.4s, v30.8h, v5.h[2]
+	FMOVQ 640(R0), F30
+	WORD $0x4fd0fbc6 // bfmlalt v6.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbc7 // bfmlalt v7.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbc8 // bfmlalt v8.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbc9 // bfmlalt v9.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbca // bfmlalt v10.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbcb // bfmlalt v11.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbc6 // bfmlalb v6.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbc7 // bfmlalb v7.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbc8 // bfmlalb v8.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbc9 // bfmlalb v9.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbca // bfmlalb v10.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbcb // bfmlalb v11.4s, v30.8h, v5.h[4]
+	FMOVQ 656(R0), F30
+	WORD $0x4fd0fbcc // bfmlalt v12.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbcd // bfmlalt v13.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbce // bfmlalt v14.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbcf // bfmlalt v15.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbd0 // bfmlalt v16.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbd1 // bfmlalt v17.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbcc // bfmlalb v12.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbcd // bfmlalb v13.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbce // bfmlalb v14.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbcf // bfmlalb v15.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbd0 // bfmlalb v16.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbd1 // bfmlalb v17.4s, v30.8h, v5.h[4]
+	FMOVQ 672(R0), F30
+	WORD $0x4fd0fbd2 // bfmlalt v18.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbd3 // bfmlalt v19.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbd4 // bfmlalt v20.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbd5 // bfmlalt v21.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbd6 // bfmlalt v22.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbd7 // bfmlalt v23.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbd2 // bfmlalb v18.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbd3 // bfmlalb v19.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbd4 // bfmlalb v20.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbd5 // bfmlalb v21.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbd6 // bfmlalb v22.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbd7 // bfmlalb v23.4s, v30.8h, v5.h[4]
+	FMOVQ 688(R0), F30
+	WORD $0x4fd0fbd8 // bfmlalt v24.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbd9 // bfmlalt v25.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbda // bfmlalt v26.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbdb // bfmlalt v27.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbdc // bfmlalt v28.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbdd // bfmlalt v29.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbd8 // bfmlalb v24.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbd9 // bfmlalb v25.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbda // bfmlalb v26.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbdb // bfmlalb v27.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbdc // bfmlalb v28.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbdd // bfmlalb v29.4s, v30.8h, v5.h[4]
+	FMOVQ 704(R0), F30
+	WORD $0x4ff0fbc6 // bfmlalt v6.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbc7 // bfmlalt v7.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbc8 // bfmlalt v8.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbc9 // bfmlalt v9.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbca // bfmlalt v10.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbcb // bfmlalt v11.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbc6 // bfmlalb v6.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbc7 // bfmlalb v7.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbc8 // bfmlalb v8.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbc9 // bfmlalb v9.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbca // bfmlalb v10.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbcb // bfmlalb v11.4s, v30.8h, v5.h[6]
+	FMOVQ 720(R0), F30
+	WORD $0x4ff0fbcc // bfmlalt v12.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbcd // bfmlalt v13.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbce // bfmlalt v14.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbcf // bfmlalt v15.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbd0 // bfmlalt v16.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbd1 // bfmlalt v17.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbcc // bfmlalb v12.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbcd // bfmlalb v13.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbce // bfmlalb v14.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbcf // bfmlalb v15.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbd0 // bfmlalb v16.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbd1 // bfmlalb v17.4s, v30.8h, v5.h[6]
+	FMOVQ 736(R0), F30
+	WORD $0x4ff0fbd2 // bfmlalt v18.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbd3 // bfmlalt v19.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbd4 // bfmlalt v20.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbd5 // bfmlalt v21.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbd6 // bfmlalt v22.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbd7 // bfmlalt v23.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbd2 // bfmlalb v18.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbd3 // bfmlalb v19.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbd4 // bfmlalb v20.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbd5 // bfmlalb v21.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbd6 // bfmlalb v22.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbd7 // bfmlalb v23.4s, v30.8h, v5.h[6]
+	FMOVQ 752(R0), F30
+	WORD $0x4ff0fbd8 // bfmlalt v24.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbd9 // bfmlalt v25.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbda // bfmlalt v26.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbdb // bfmlalt v27.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbdc // bfmlalt v28.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbdd // bfmlalt v29.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbd8 // bfmlalb v24.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbd9 // bfmlalb v25.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbda // bfmlalb v26.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbdb // bfmlalb v27.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbdc // bfmlalb v28.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbdd // bfmlalb v29.4s, v30.8h, v5.h[6]
+	FMOVQ 48(R1), F0
+	FMOVQ 112(R1), F1
+	FMOVQ 176(R1), F2
+	FMOVQ 240(R1), F3
+	FMOVQ 304(R1), F4
+	FMOVQ 368(R1), F5
+	FMOVQ 768(R0), F30
+	WORD $0x4fd0f3c6 // bfmlalt v6.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3c7 // bfmlalt v7.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3c8 // bfmlalt v8.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3c9 // bfmlalt v9.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3ca // bfmlalt v10.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3cb // bfmlalt v11.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3c6 // bfmlalb v6.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3c7 // bfmlalb v7.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3c8 // bfmlalb v8.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3c9 // bfmlalb v9.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3ca // bfmlalb v10.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3cb // bfmlalb v11.4s, v30.8h, v5.h[0]
+	FMOVQ 784(R0), F30
+	WORD $0x4fd0f3cc // bfmlalt v12.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3cd // bfmlalt v13.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3ce // bfmlalt v14.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3cf // bfmlalt v15.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3d0 // bfmlalt v16.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3d1 // bfmlalt v17.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3cc // bfmlalb v12.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3cd // bfmlalb v13.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3ce // bfmlalb v14.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3cf // bfmlalb v15.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3d0 // bfmlalb v16.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3d1 // bfmlalb v17.4s, v30.8h, v5.h[0]
+	FMOVQ 800(R0), F30
+	WORD $0x4fd0f3d2 // bfmlalt v18.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3d3 // bfmlalt v19.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3d4 // bfmlalt v20.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3d5 // bfmlalt v21.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3d6 // bfmlalt v22.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3d7 // bfmlalt v23.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3d2 // bfmlalb v18.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3d3 // bfmlalb v19.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3d4 // bfmlalb v20.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3d5 // bfmlalb v21.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3d6 // bfmlalb v22.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3d7 // bfmlalb v23.4s, v30.8h, v5.h[0]
+	FMOVQ 816(R0), F30
+	WORD $0x4fd0f3d8 // bfmlalt v24.4s, v30.8h, v0.h[1]
+	WORD $0x4fd1f3d9 // bfmlalt v25.4s, v30.8h, v1.h[1]
+	WORD $0x4fd2f3da // bfmlalt v26.4s, v30.8h, v2.h[1]
+	WORD $0x4fd3f3db // bfmlalt v27.4s, v30.8h, v3.h[1]
+	WORD $0x4fd4f3dc // bfmlalt v28.4s, v30.8h, v4.h[1]
+	WORD $0x4fd5f3dd // bfmlalt v29.4s, v30.8h, v5.h[1]
+	WORD $0x0fc0f3d8 // bfmlalb v24.4s, v30.8h, v0.h[0]
+	WORD $0x0fc1f3d9 // bfmlalb v25.4s, v30.8h, v1.h[0]
+	WORD $0x0fc2f3da // bfmlalb v26.4s, v30.8h, v2.h[0]
+	WORD $0x0fc3f3db // bfmlalb v27.4s, v30.8h, v3.h[0]
+	WORD $0x0fc4f3dc // bfmlalb v28.4s, v30.8h, v4.h[0]
+	WORD $0x0fc5f3dd // bfmlalb v29.4s, v30.8h, v5.h[0]
+	FMOVQ 832(R0), F30
+	WORD $0x4ff0f3c6 // bfmlalt v6.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3c7 // bfmlalt v7.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3c8 // bfmlalt v8.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3c9 // bfmlalt v9.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3ca // bfmlalt v10.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3cb // bfmlalt v11.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3c6 // bfmlalb v6.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3c7 // bfmlalb v7.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3c8 // bfmlalb v8.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3c9 // bfmlalb v9.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3ca // bfmlalb v10.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3cb // bfmlalb v11.4s, v30.8h, v5.h[2]
+	FMOVQ 848(R0), F30
+	WORD $0x4ff0f3cc // bfmlalt v12.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3cd // bfmlalt v13.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3ce // bfmlalt v14.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3cf // bfmlalt v15.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3d0 // bfmlalt v16.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3d1 // bfmlalt v17.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3cc // bfmlalb v12.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3cd // bfmlalb v13.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3ce // bfmlalb v14.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3cf // bfmlalb v15.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3d0 // bfmlalb v16.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3d1 // bfmlalb v17.4s, v30.8h, v5.h[2]
+	FMOVQ 864(R0), F30
+	WORD $0x4ff0f3d2 // bfmlalt v18.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3d3 // bfmlalt v19.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3d4 // bfmlalt v20.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3d5 // bfmlalt v21.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3d6 // bfmlalt v22.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3d7 // bfmlalt v23.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3d2 // bfmlalb v18.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3d3 // bfmlalb v19.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3d4 // bfmlalb v20.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3d5 // bfmlalb v21.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3d6 // bfmlalb v22.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3d7 // bfmlalb v23.4s, v30.8h, v5.h[2]
+	FMOVQ 880(R0), F30
+	WORD $0x4ff0f3d8 // bfmlalt v24.4s, v30.8h, v0.h[3]
+	WORD $0x4ff1f3d9 // bfmlalt v25.4s, v30.8h, v1.h[3]
+	WORD $0x4ff2f3da // bfmlalt v26.4s, v30.8h, v2.h[3]
+	WORD $0x4ff3f3db // bfmlalt v27.4s, v30.8h, v3.h[3]
+	WORD $0x4ff4f3dc // bfmlalt v28.4s, v30.8h, v4.h[3]
+	WORD $0x4ff5f3dd // bfmlalt v29.4s, v30.8h, v5.h[3]
+	WORD $0x0fe0f3d8 // bfmlalb v24.4s, v30.8h, v0.h[2]
+	WORD $0x0fe1f3d9 // bfmlalb v25.4s, v30.8h, v1.h[2]
+	WORD $0x0fe2f3da // bfmlalb v26.4s, v30.8h, v2.h[2]
+	WORD $0x0fe3f3db // bfmlalb v27.4s, v30.8h, v3.h[2]
+	WORD $0x0fe4f3dc // bfmlalb v28.4s, v30.8h, v4.h[2]
+	WORD $0x0fe5f3dd // bfmlalb v29.4s, v30.8h, v5.h[2]
+	FMOVQ 896(R0), F30
+	WORD $0x4fd0fbc6 // bfmlalt v6.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbc7 // bfmlalt v7.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbc8 // bfmlalt v8.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbc9 // bfmlalt v9.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbca // bfmlalt v10.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbcb // bfmlalt v11.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbc6 // bfmlalb v6.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbc7 // bfmlalb v7.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbc8 // bfmlalb v8.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbc9 // bfmlalb v9.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbca // bfmlalb v10.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbcb // bfmlalb v11.4s, v30.8h, v5.h[4]
+	FMOVQ 912(R0), F30
+	WORD $0x4fd0fbcc // bfmlalt v12.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbcd // bfmlalt v13.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbce // bfmlalt v14.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbcf // bfmlalt v15.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbd0 // bfmlalt v16.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbd1 // bfmlalt v17.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbcc // bfmlalb v12.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbcd // bfmlalb v13.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbce // bfmlalb v14.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbcf // bfmlalb v15.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbd0 // bfmlalb v16.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbd1 // bfmlalb v17.4s, v30.8h, v5.h[4]
+	FMOVQ 928(R0), F30
+	WORD $0x4fd0fbd2 // bfmlalt v18.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbd3 // bfmlalt v19.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbd4 // bfmlalt v20.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbd5 // bfmlalt v21.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbd6 // bfmlalt v22.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbd7 // bfmlalt v23.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbd2 // bfmlalb v18.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbd3 // bfmlalb v19.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbd4 // bfmlalb v20.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbd5 // bfmlalb v21.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbd6 // bfmlalb v22.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbd7 // bfmlalb v23.4s, v30.8h, v5.h[4]
+	FMOVQ 944(R0), F30
+	WORD $0x4fd0fbd8 // bfmlalt v24.4s, v30.8h, v0.h[5]
+	WORD $0x4fd1fbd9 // bfmlalt v25.4s, v30.8h, v1.h[5]
+	WORD $0x4fd2fbda // bfmlalt v26.4s, v30.8h, v2.h[5]
+	WORD $0x4fd3fbdb // bfmlalt v27.4s, v30.8h, v3.h[5]
+	WORD $0x4fd4fbdc // bfmlalt v28.4s, v30.8h, v4.h[5]
+	WORD $0x4fd5fbdd // bfmlalt v29.4s, v30.8h, v5.h[5]
+	WORD $0x0fc0fbd8 // bfmlalb v24.4s, v30.8h, v0.h[4]
+	WORD $0x0fc1fbd9 // bfmlalb v25.4s, v30.8h, v1.h[4]
+	WORD $0x0fc2fbda // bfmlalb v26.4s, v30.8h, v2.h[4]
+	WORD $0x0fc3fbdb // bfmlalb v27.4s, v30.8h, v3.h[4]
+	WORD $0x0fc4fbdc // bfmlalb v28.4s, v30.8h, v4.h[4]
+	WORD $0x0fc5fbdd // bfmlalb v29.4s, v30.8h, v5.h[4]
+	FMOVQ 960(R0), F30
+	WORD $0x4ff0fbc6 // bfmlalt v6.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbc7 // bfmlalt v7.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbc8 // bfmlalt v8.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbc9 // bfmlalt v9.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbca // bfmlalt v10.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbcb // bfmlalt v11.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbc6 // bfmlalb v6.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbc7 // bfmlalb v7.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbc8 // bfmlalb v8.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbc9 // bfmlalb v9.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbca // bfmlalb v10.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbcb // bfmlalb v11.4s, v30.8h, v5.h[6]
+	FMOVQ 976(R0), F30
+	WORD $0x4ff0fbcc // bfmlalt v12.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbcd // bfmlalt v13.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbce // bfmlalt v14.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbcf // bfmlalt v15.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbd0 // bfmlalt v16.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbd1 // bfmlalt v17.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbcc // bfmlalb v12.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbcd // bfmlalb v13.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbce // bfmlalb v14.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbcf // bfmlalb v15.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbd0 // bfmlalb v16.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbd1 // bfmlalb v17.4s, v30.8h, v5.h[6]
+	FMOVQ 992(R0), F30
+	WORD $0x4ff0fbd2 // bfmlalt v18.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbd3 // bfmlalt v19.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbd4 // bfmlalt v20.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbd5 // bfmlalt v21.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbd6 // bfmlalt v22.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbd7 // bfmlalt v23.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbd2 // bfmlalb v18.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbd3 // bfmlalb v19.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbd4 // bfmlalb v20.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbd5 // bfmlalb v21.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbd6 // bfmlalb v22.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbd7 // bfmlalb v23.4s, v30.8h, v5.h[6]
+	FMOVQ 1008(R0), F30
+	WORD $0x4ff0fbd8 // bfmlalt v24.4s, v30.8h, v0.h[7]
+	WORD $0x4ff1fbd9 // bfmlalt v25.4s, v30.8h, v1.h[7]
+	WORD $0x4ff2fbda // bfmlalt v26.4s, v30.8h, v2.h[7]
+	WORD $0x4ff3fbdb // bfmlalt v27.4s, v30.8h, v3.h[7]
+	WORD $0x4ff4fbdc // bfmlalt v28.4s, v30.8h, v4.h[7]
+	WORD $0x4ff5fbdd // bfmlalt v29.4s, v30.8h, v5.h[7]
+	WORD $0x0fe0fbd8 // bfmlalb v24.4s, v30.8h, v0.h[6]
+	WORD $0x0fe1fbd9 // bfmlalb v25.4s, v30.8h, v1.h[6]
+	WORD $0x0fe2fbda // bfmlalb v26.4s, v30.8h, v2.h[6]
+	WORD $0x0fe3fbdb // bfmlalb v27.4s, v30.8h, v3.h[6]
+	WORD $0x0fe4fbdc // bfmlalb v28.4s, v30.8h, v4.h[6]
+	WORD $0x0fe5fbdd // bfmlalb v29.4s, v30.8h, v5.h[6]
+	ADD $1024, R0, R0
+	ADD $384, R1, R1
+	SUBS $1, R2, R2
+	BNE loop1
+	MOVD R4, FPCR
+	FMOVQ F6, 0(R3)
+	FMOVQ F7, 64(R3)
+	FMOVQ F8, 128(R3)
+	FMOVQ F9, 192(R3)
+	FMOVQ F10, 256(R3)
+	FMOVQ F11, 320(R3)
+	FMOVQ F12, 16(R3)
+	FMOVQ F13, 80(R3)
+	FMOVQ F14, 144(R3)
+	FMOVQ F15, 208(R3)
+	FMOVQ F16, 272(R3)
+	FMOVQ F17, 336(R3)
+	FMOVQ F18, 32(R3)
+	FMOVQ F19, 96(R3)
+	FMOVQ F20, 160(R3)
+	FMOVQ F21, 224(R3)
+	FMOVQ F22, 288(R3)
+	FMOVQ F23, 352(R3)
+	FMOVQ F24, 48(R3)
+	FMOVQ F25, 112(R3)
+	FMOVQ F26, 176(R3)
+	FMOVQ F27, 240(R3)
+	FMOVQ F28, 304(R3)
+	FMOVQ F29, 368(R3)
 	RET
 
 // func dotsE4M31(w, x **byte, n, next int, y *float32, ldy int)

@@ -156,18 +156,20 @@ func (m *meter) peak(level Level, f factor) float64 {
 	return float64(chunks) * loops * level.peakOps(f)
 }
 
-// peakOps returns the operations of one loop of peak: twelve registers of multiply-adds.
+// peakOps returns the operations of one loop of peak: twelve registers of multiply-adds, or tiles.
 func (l Level) peakOps(f factor) float64 {
 	lanes := 8.0 // of float32
 	switch {
-	case l == AVX512:
+	case l == AMX && f == pairs:
+		return 12 * 2 * 16 * 16 * bf16Block
+	case l.wide():
 		lanes = 16
-	case l > AVX512:
+	case l.neon():
 		lanes = 4
 	}
 	ops := 12 * 2 * lanes
 	switch {
-	case f == pairs && l == AVX512, f == ints && l == NEON:
+	case f == pairs && l.wide(), f == ints && l == NEON:
 		ops *= 2
 	case f == ints && l == I8MM:
 		ops *= 8
@@ -219,7 +221,7 @@ func rowsOf(l Level) []int {
 	if l == Go {
 		return []int{1}
 	}
-	return []int{1, 2, 4, 8, 16, 64}
+	return []int{1, 2, 4, 8, 16, 32, 64, 512}
 }
 
 // products measures matrices of type dtype under a name.

@@ -28,7 +28,7 @@ func (f family) tileRows(l Level, n int) int {
 		return min(n, maxTile)
 	case l == NEON:
 		return min(n, 2)
-	case l != AVX512:
+	case !l.wide():
 		return min(n, 4)
 	case f.pairs(l) && n > maxPair+1: // as even as may be, so that none is small
 		tiles := (n + maxPair - 1) / maxPair
@@ -80,7 +80,7 @@ func (l Level) tile(g group, a []byte, nb, T int, bias *[groupRows]float32, y *[
 const minPair, maxPair = 4, 6
 
 // pairs reports whether a level has kernels for two row groups of a family.
-func (f family) pairs(l Level) bool { return l == AVX512 && f < q6k }
+func (f family) pairs(l Level) bool { return l.wide() && f < q6k }
 
 // aheadBytes is how much of what comes next a kernel for two row groups asks for with
 // every block; aheadLines of the generator.
@@ -258,20 +258,25 @@ func fma(a, b, c float32) float32 {
 	product, addend := float64(a)*float64(b), float64(c)
 	sum := product + addend
 	const halfway, below = 1 << 28, 1<<29 - 1
-	bits := math.Float64bits(sum)
-	if bits&below != halfway && math.Abs(sum) >= 0x1p-126 {
+	if math.Float64bits(sum)&below != halfway && math.Abs(sum) >= leastNormal {
 		return float32(sum)
 	}
-	// What the sum lacks, exactly (D. E. Knuth, The Art of Computer Programming 2, 4.2.2), makes
-	// the last bit odd: then the second rounding is that of the exact sum.
-	virtual := sum - product
-	lacks := (product - (sum - virtual)) + (addend - virtual)
-	if bits&1 == 0 && (lacks > 0 || lacks < 0) {
-		if (lacks > 0) == (sum > 0) {
-			bits++
-		} else {
-			bits--
-		}
+	return float32(sumToOdd(product, addend))
+}
+
+// sumToOdd returns a + b, its last bit made odd where it is not exact: then a further rounding
+// to a float32 gives that of the exact sum.
+func sumToOdd(a, b float64) float64 {
+	sum := a + b
+	// What the sum lacks, exactly (D. E. Knuth, The Art of Computer Programming 2, 4.2.2).
+	part := sum - a
+	lacks := (a - (sum - part)) + (b - part)
+	bits := math.Float64bits(sum)
+	if bits&1 == 1 || !(lacks > 0 || lacks < 0) { // a NaN is neither
+		return sum
 	}
-	return float32(math.Float64frombits(bits))
+	if (lacks > 0) == (sum > 0) {
+		return math.Float64frombits(bits + 1)
+	}
+	return math.Float64frombits(bits - 1)
 }

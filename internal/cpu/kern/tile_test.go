@@ -174,7 +174,7 @@ func most(f family, l Level) (rows int) {
 	for n := 1; n <= maxTile; n++ {
 		rows = max(rows, f.tileRows(l, n))
 	}
-	if l == AVX512 && f.pairs(l) {
+	if l.wide() && f.pairs(l) {
 		rows = maxPair + 1
 	}
 	return rows

@@ -183,6 +183,13 @@ func (a *assembler) lane(name string, d, n, m vec, lane int) {
 	a.raw(word, text)
 }
 
+// half writes an instruction whose second source is a 16-bit lane of one of the first 16
+// registers.
+func (a *assembler) half(name string, d, n, m vec, lane int) {
+	word, text := encodeHalf(name, d, n, m, lane)
+	a.raw(word, text)
+}
+
 func (a *assembler) raw(word uint32, text string) { a.line("WORD $0x%08x // %s", word, text) }
 
 // fmla adds n·m to d.

@@ -40,11 +40,15 @@ func dispatchers() []byte {
 	byRows("dotsRows(f family, T int, w, x **byte, n, next int, y *float32, ldy int)", "dots", "w, x, n, next, y, ldy", dotT, "BF16", "F16", "F32")
 	byRows("scoresKernel(f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, next int)", "scores", "dst, ldd, q, ldq, k, ldk, d, n, next", dotT, "BF16", "F32", "E4M3")
 	byRows("weighKernel(_ Level, f family, T int, acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d, next int)", "weigh", "acc, lda, p, ldp, v, ldv, n, d, next", weighHeads, "BF16", "F32", "E4M3")
-	b.WriteString("\nfunc bf16Kernel(native bool, T int, w, x **byte, n, next int, y *float32, ldy int) {\n")
-	for _, k := range [][2]string{{"native", "Native"}, {"!native", ""}} {
-		fmt.Fprintf(&b, "if %s {\nswitch T {\n", k[0])
-		for T := 1; T <= dotT; T++ {
-			fmt.Fprintf(&b, "case %d:\nbf16Dots%d%s(w, x, n, next, y, ldy)\n", T, T, k[1])
+	b.WriteString("\nfunc bf16Kernel(native bool, T int, w, a *byte, nb int, y *float32) {\n")
+	for _, native := range []bool{true, false} {
+		condition, name := "native", "Native"
+		if !native {
+			condition, name = "!native", "Float"
+		}
+		fmt.Fprintf(&b, "if %s {\nswitch T {\n", condition)
+		for T := 1; T <= bf16Rows(native); T++ {
+			fmt.Fprintf(&b, "case %d:\nbf16%s%d(w, a, nb, y)\n", T, name, T)
 		}
 		b.WriteString("}\n}\n")
 	}

@@ -57,8 +57,7 @@ var instructions = map[string]instruction{
 	// products of int8: dot products of four (FEAT_DotProd), 2 rows by 2 of eight (FEAT_I8MM)
 	"usmmla": {0x4e80ac00, "4s", "16b", "16b"},
 	"sdot":   {0x4e809400, "4s", "16b", "16b"},
-	// odd and even BF16 (FEAT_BF16)
-	"bfmlalt": {0x6ec0fc00, "4s", "8h", "8h"},
+	// BF16 (FEAT_BF16)
 	"bfmlalb": {0x2ec0fc00, "4s", "8h", "8h"},
 }
 
@@ -67,6 +66,13 @@ var lanewise = map[string]instruction{
 	"fmul": {0x4f809000, "4s", "4s", "s"},
 	"fmla": {0x4f801000, "4s", "4s", "s"},
 	"sdot": {0x4f80e000, "4s", "16b", "4b"},
+}
+
+// halfwise are instructions whose second source is one 16-bit lane: of each pair of BF16 the odd
+// element, or the even one, times that (FEAT_BF16).
+var halfwise = map[string]instruction{
+	"bfmlalt": {0x4fc0f000, "4s", "8h", "h"},
+	"bfmlalb": {0x0fc0f000, "4s", "8h", "h"},
 }
 
 // aliases are the names and further operands that assemblers want where ours tell arrangements
@@ -103,6 +109,16 @@ func encodeLane(name string, d, n, m vec, lane int) (word uint32, text string) {
 		panic("no instruction by lane " + name)
 	}
 	word = form.bits | uint32(m)<<16 | uint32(n)<<5 | uint32(d) | uint32(lane&1)<<21 | uint32(lane>>1)<<11
+	return word, fmt.Sprintf("%s %s, %s, v%d.%s[%d]", name, operand(d, form.d), operand(n, form.n), m, form.m, lane)
+}
+
+// encodeHalf is encode for a lane, 0 to 7, of m, which is 0 to 15: its bits are 20, 21, 11.
+func encodeHalf(name string, d, n, m vec, lane int) (word uint32, text string) {
+	form, known := halfwise[name]
+	if !known || m > 15 {
+		panic(fmt.Sprintf("no instruction %s by lane of v%d", name, m))
+	}
+	word = form.bits | uint32(m)<<16 | uint32(n)<<5 | uint32(d) | uint32(lane&1)<<20 | uint32(lane>>1&1)<<21 | uint32(lane>>2)<<11
 	return word, fmt.Sprintf("%s %s, %s, v%d.%s[%d]", name, operand(d, form.d), operand(n, form.n), m, form.m, lane)
 }
 

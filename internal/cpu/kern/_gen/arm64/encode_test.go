@@ -20,7 +20,6 @@ var known = []struct {
 	{0x4ebcbd55, "addp v21.4s, v10.4s, v28.4s"},
 	{0x4eb1b955, "addv s21, v10.4s"},
 	{0x2edcfd55, "bfmlalb v21.4s, v10.8h, v28.8h"},
-	{0x6edcfd55, "bfmlalt v21.4s, v10.8h, v28.8h"},
 	{0x4e7c1d55, "bic v21.16b, v10.16b, v28.16b"},
 	{0x4e3cd555, "fadd v21.4s, v10.4s, v28.4s"},
 	{0x6e3cd555, "faddp v21.4s, v10.4s, v28.4s"},
@@ -63,6 +62,10 @@ var known = []struct {
 	{0x4fbce155, "sdot v21.4s, v10.16b, v28.4b[1]"},
 	{0x4f9ce955, "sdot v21.4s, v10.16b, v28.4b[2]"},
 	{0x4f0544b5, "movi v21.4s, #165, lsl #16"},
+	{0x4fdef155, "bfmlalt v21.4s, v10.8h, v14.h[1]"},
+	{0x4feef955, "bfmlalt v21.4s, v10.8h, v14.h[6]"},
+	{0x0fdef155, "bfmlalb v21.4s, v10.8h, v14.h[1]"},
+	{0x0feef955, "bfmlalb v21.4s, v10.8h, v14.h[6]"},
 }
 
 // TestKnown: every instruction has the bits, and the text, that it has for another assembler.
@@ -75,6 +78,12 @@ func TestKnown(t *testing.T) {
 	for name := range lanewise {
 		for _, lane := range []int{1, 2} {
 			word, text := encodeLane(name, 21, 10, 28, lane)
+			made[text] = word
+		}
+	}
+	for name := range halfwise {
+		for _, lane := range []int{1, 6} {
+			word, text := encodeHalf(name, 21, 10, 14, lane)
 			made[text] = word
 		}
 	}

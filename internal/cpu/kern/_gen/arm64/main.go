@@ -58,8 +58,11 @@ func kernels() *assembler {
 		for _, f := range []string{"BF16", "F32", "E4M3"} {
 			a.scores(f, T)
 		}
-		a.bf16Dots(T, false)
-		a.bf16Dots(T, true)
+	}
+	for _, native := range []bool{false, true} {
+		for T := 1; T <= bf16Rows(native); T++ {
+			a.bf16(T, native)
+		}
 	}
 	a.dots("E4M3", 1) // for what is left of scores
 	for heads := 1; heads <= weighHeads; heads++ {
