@@ -10,7 +10,7 @@ SOAK        ?= 1
 # What ./... leaves out: the go command passes over folders that begin with _.
 TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/image/ ./_tools/manifests/ ./_tools/web/%,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
-.PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance llamacpp \
+.PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance peers \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench soak-eval
 
 check: fmt vet lint race purego cross generate interop web-test browser fuzz
@@ -206,19 +206,22 @@ tinymodel:
 	$(MODELS)/tinymodel/bin/pip install -q -r _tools/tinymodel/requirements.txt
 	PYTHON=$(MODELS)/tinymodel/bin/python OUT=$(MODELS)/ossian-tiny WORK=$(MODELS)/ossian-tiny-work ./_tools/tinymodel/make.sh
 
-# Whole models with random weights; writes docs/evidence/performance.md, with what llamacpp
-# has measured behind it. Needs 30 GB of disk, 16 GB of memory and a quiet machine.
+# Whole models with random weights; writes docs/evidence/performance.md, and leaves what peers
+# has measured behind it, on this processor and on others. Needs 30 GB of disk, 16 GB of memory and a quiet machine.
 performance:
 	$(GO) run ./_tools/performance -dir $(MODELS) > docs/evidence/performance.md.new
-	$(GO) run ./_tools/llamacpp -runs 0 >> docs/evidence/performance.md.new
+	sed -n '/^## Beside /,$$p' docs/evidence/performance.md >> docs/evidence/performance.md.new
 	$(GO) run ./_tools/wrap < docs/evidence/performance.md.new > docs/evidence/performance.md
 	rm docs/evidence/performance.md.new
 
-# Beside llama.cpp and ik_llama.cpp, of which LLAMA and IK are folders with built
-# programs; hours, see _tools/llamacpp. The figures are kept in out/llamacpp.jsonl.
-llamacpp:
+# Beside llama.cpp and ik_llama.cpp, of which LLAMA and IK are folders with built programs, and
+# vLLM and OpenVINO GenAI, of which VLLM, VLLM_ZEN and OPENVINO are virtual environments; what is
+# not named is left out. Hours, see _tools/peers. The figures are kept in out/peers.jsonl, and
+# each processor's tables in performance.md.
+peers:
 	MODELS=$(MODELS)/peers PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
-	$(GO) run ./_tools/llamacpp -dir $(MODELS)/peers -llama "$(LLAMA)" -ik "$(IK)"
+	$(GO) run ./_tools/peers -dir $(MODELS)/peers -llama "$(LLAMA)" -ik "$(IK)" -vllm "$(VLLM)" -vllm-zen "$(VLLM_ZEN)" -openvino "$(OPENVINO)" -into docs/evidence/performance.md
+	$(GO) run ./_tools/wrap docs/evidence/performance.md
 
 # The page of ossian serve, from _tools/web/src: bundled anew, or its types and logic checked.
 # Needs node and npm; go build needs neither.

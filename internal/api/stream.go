@@ -22,6 +22,12 @@ type Encoder interface {
 	Fail(dst []byte, e *wire.Error) []byte
 }
 
+// A Closer is an encoder whose last chunk of a choice says how the choice ended, too.
+type Closer interface {
+	// Close appends d, which is all that is left of choice i, and finishes it.
+	Close(dst []byte, i int, d *generate.Delta, a *generate.Answer, usage *wire.Usage) []byte
+}
+
 // A source is the job whose answers an output sends.
 type source interface {
 	Answers() []*generate.Answer
@@ -107,12 +113,23 @@ func (s *stream) Token(choice int) {
 		held.delta.Logprobs = append(held.delta.Logprobs, delta.Logprobs...)
 	}
 	answer.Taken()
-	if held.since >= s.interval || !held.sent || answer.Done || held.delta.Field >= generate.ToolBegins { // tools take their time
+	switch {
+	case answer.Done:
+		s.end(choice, answer)
+	case held.since >= s.interval || !held.sent || held.delta.Field >= generate.ToolBegins: // tools take their time
 		s.chunk(choice)
 	}
-	if answer.Done {
-		*s.buf = s.enc.End(*s.buf, choice, answer, s.usage())
+}
+
+// end encodes the pending delta of a choice and its end, in one chunk if the API has that.
+func (s *stream) end(choice int, answer *generate.Answer) {
+	held := &s.choices[choice]
+	if closer, ok := s.enc.(Closer); ok && held.delta.Field != generate.NoField {
+		s.part(choice, closer.Close(*s.buf, choice, &held.delta, answer, s.usage()))
+		return
 	}
+	s.chunk(choice)
+	*s.buf = s.enc.End(*s.buf, choice, answer, s.usage())
 }
 
 // chunk encodes the pending delta of a choice.
@@ -121,11 +138,16 @@ func (s *stream) chunk(choice int) {
 	if held.delta.Field == generate.NoField {
 		return
 	}
-	before := len(*s.buf)
-	*s.buf = s.enc.Chunk(*s.buf, choice, &held.delta, answer.NewIDs, s.usage())
+	s.part(choice, s.enc.Chunk(*s.buf, choice, &held.delta, answer.NewIDs, s.usage()))
+}
+
+// part takes the buffer with the pending delta of a choice in it.
+func (s *stream) part(choice int, buf []byte) {
+	answer, held := s.job.Answers()[choice], &s.choices[choice]
 	if !held.sent || held.delta.Field == generate.ItemEnds {
-		s.waiting -= len(*s.buf) - before // an echo may be long, and so may the end of an item, but they did not wait for the client
+		s.waiting -= len(buf) - len(*s.buf) // an echo may be long, and so may the end of an item, but they did not wait for the client
 	}
+	*s.buf = buf
 	held.delta, held.since, held.sent = generate.Delta{}, 0, true
 	if answer.NewIDs != nil {
 		answer.NewIDs = answer.NewIDs[:0]

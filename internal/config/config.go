@@ -17,6 +17,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"ossian/internal/draft"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
@@ -53,7 +54,9 @@ type Settings struct {
 	MaxBatchTokens int           // new tokens per step; 0 = 512
 	ChunkLimit     int           // of them of one prompt; 0 = as many as the step has room for
 	StepTime       time.Duration // that a step may take while replies are written; 0 = any
+	CrowdTime      time.Duration // the same while two requests or more wait for their first token; less than StepTime = as StepTime
 	KVBlocks       int           // KV blocks of each group; 0 = what MaxNumSeqs × MaxModelLen needs or what fits
+	KVMemory       int64         // bytes that keys and values take at most; 0 = what the memory plan leaves
 	KVCacheDType   string        // auto, bf16, f32, fp8
 	MemoryShare    float64       // of the available memory that may be planned for; 0 = 0.9
 	PrefixCaching  bool
@@ -72,6 +75,7 @@ type Settings struct {
 
 	ToolServers       []string // demo, and addresses of servers of MCP, with a name before "=" or without; nil = none
 	ToolsDefault      []string // types of tools of requests that have no tools
+	CitationLinks     bool     // citations of pages become links
 	MCPAllow          []string // HOST[:PORT] that requests may name
 	BrowserBackend    string   // youcom, exa, http, corpus
 	BrowserCorpus     string   // a directory; "" = none
@@ -92,6 +96,8 @@ type Settings struct {
 	AccessLog     bool
 
 	KVEvents string // JSON of kvevents.Config; "" = off
+
+	Speculation *draft.Settings // guesses that are checked beside tokens; nil = none
 
 	Limits  *limits.Set
 	Explain bool // print the settings and end
@@ -292,6 +298,10 @@ func (c *Config) check() error {
 	}
 	if err := c.checkModels(); err != nil {
 		return err
+	}
+	if guesses := c.values["speculative-config"]; len(guesses.texts) > 0 {
+		_, notes, _ := speculative(guesses.texts[0])
+		c.Notes = append(c.Notes, notes...)
 	}
 	if settings.ClientCAFile != "" && settings.ClientCerts == tls.NoClientCert {
 		c.Notes = append(c.Notes, "--ssl-ca-certs: no client is asked for a certificate; --ssl-cert-reqs 2 demands one of each")

@@ -29,7 +29,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Settings{Resident: 1, Host: "127.0.0.1", Port: 8000, Page: true, Device: "auto", PresetUsers: 8, KVCacheDType: "auto", Weights: "auto", Packed: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
-		CheckpointSampler: true, DrainTimeout: 30 * time.Second, StepTime: 500 * time.Millisecond, BrowserBackend: "youcom", MetricsPrefix: "vllm", LogLevel: "info", LogFormat: "auto", AccessLog: true, Limits: limits.Defaults()}
+		CheckpointSampler: true, DrainTimeout: 30 * time.Second, StepTime: 500 * time.Millisecond, CrowdTime: 750 * time.Millisecond, BrowserBackend: "youcom", MetricsPrefix: "vllm", LogLevel: "info", LogFormat: "auto", AccessLog: true, Limits: limits.Defaults()}
 	if !reflect.DeepEqual(c.Settings, want) {
 		t.Errorf("got  %+v\nwant %+v", c.Settings, want)
 	}
@@ -116,6 +116,7 @@ func TestArguments(t *testing.T) {
 		{name: "underscores", args: "--max_model_len 8k", is: func(c *Config) bool { return c.MaxModelLen == 8000 }},
 		{name: "binary size", args: "--max-model-len 8K", is: func(c *Config) bool { return c.MaxModelLen == 8192 }},
 		{name: "binary millions", args: "--max-model-len 1M", is: func(c *Config) bool { return c.MaxModelLen == 1<<20 }},
+		{name: "crowded step time", args: "--max-crowded-step-time 2", is: func(c *Config) bool { return c.CrowdTime == 2*time.Second }},
 		{name: "step time", args: "--max-step-time 0", is: func(c *Config) bool { return c.StepTime == 0 }},
 		{name: "chunks", args: "--long_prefill_token_threshold 2k", is: func(c *Config) bool { return c.ChunkLimit == 2000 }},
 		{name: "fraction", args: "--max-model-len 25.6k", is: func(c *Config) bool { return c.MaxModelLen == 25600 }},
@@ -156,6 +157,7 @@ func TestArguments(t *testing.T) {
 		{name: "duration", args: "--drain-timeout 2m", is: func(c *Config) bool { return c.DrainTimeout == 2*time.Minute }},
 		{name: "dtype spelled in full", args: "--kv-cache-dtype bfloat16", is: func(c *Config) bool { return c.KVCacheDType == "bf16" }},
 		{name: "seed", args: "--seed -3", is: func(c *Config) bool { return c.Seed != nil && *c.Seed == -3 }},
+		{name: "citations", args: "--citations link", is: func(c *Config) bool { return c.CitationLinks }},
 		{name: "reasoning field", args: "--reasoning-field both", is: func(c *Config) bool { return c.ReasoningField == wire.FieldBoth }},
 		{name: "uvicorn's level", args: "--uvicorn-log-level warning", is: func(c *Config) bool { return c.LogLevel == "warn" && len(c.Notes) == 1 }},
 		{name: "uvicorn's access log", args: "--disable-uvicorn-access-log", is: func(c *Config) bool { return !c.AccessLog }},
@@ -191,7 +193,7 @@ func TestOPS3Refused(t *testing.T) {
 		{"another name of ours", "--parallel 4", "", "unknown flag --parallel: Ossian calls it --max-num-seqs"},
 		{"another name with underscores", "--mem_fraction_static .8", "", "Ossian calls it --gpu-memory-utilization"},
 		{"what a request says", "--temp 1", "", "each request says it"},
-		{"what there is not", "--speculative-config {}", "", "nothing is drafted"},
+		{"what there is not", "--lora-modules x", "", "adapters are not read"},
 		{"more devices than one", "--tensor-parallel-size 2", "", "only 1 is possible: there is one device"},
 		{"a letter that means nothing", "-z", "", "unknown flag -z: flags begin with --"},
 		{"value of a limit, once", "--limit queue=x", "", `--limit queue=x (command line): "x": a whole number`},

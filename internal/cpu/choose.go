@@ -22,7 +22,9 @@ type Choice struct {
 	Why     string  // why something that was open has not been measured, or not to the end; "" = all has
 }
 
-// A Speed is what a candidate reached, as medians.
+// A Speed is what a candidate reached: the upper quartile of its runs. What disturbs a run of a few
+// milliseconds makes it slower by any factor, and a start is full of that: threads that share a
+// processor until they are moved apart, garbage of the tokenizer that is collected.
 type Speed struct {
 	Name  string  // of an instruction set, or a number of threads
 	Bytes float64 // of weights per second, with one row of activations: decoding
@@ -74,6 +76,7 @@ const (
 	settled       = 2 * time.Millisecond   // after which new workers are awake and apart
 	streamBytes   = 32 << 20               // of weights in a run of decoding
 	chooseOps     = 1 << 29                // in a run of reading prompts, about
+	settleRuns    = 8                      // that the figures of what was chosen are from
 )
 
 // Choose measures, where Config leaves them open, which instruction set and which number
@@ -107,6 +110,7 @@ func (d *Device) choose(ctx context.Context, limit time.Duration) Choice {
 		if !tried.more() {
 			choice.Why = fmt.Sprintf("not measured to the end, which %v are not enough for", limit)
 		}
+		tried.settle(choice.Levels, choice.Counts)
 	}
 	choice.ISA, choice.Threads = d.opt.Level.String(), d.cfg.Threads
 	return choice
@@ -247,6 +251,29 @@ func (t *trial) choose(levels []kern.Level, counts []int) (byLevel, byCount []Sp
 	return byLevel, byCount
 }
 
+// settle runs what was chosen as often as its figures need, if there is time, and puts them in place
+// of those from the comparison, which ends after a run or two.
+func (t *trial) settle(byLevel, byCount []Speed) {
+	var runs []Speed
+	for len(runs) < settleRuns && t.more() {
+		runs = append(runs, t.run())
+	}
+	if len(runs) == 0 {
+		return
+	}
+	figures := reached(runs)
+	for _, all := range []struct {
+		speeds []Speed
+		chosen string
+	}{{byLevel, t.d.opt.Level.String()}, {byCount, fmt.Sprint(t.d.cfg.Threads)}} {
+		for i := range all.speeds {
+			if speed := &all.speeds[i]; speed.Name == all.chosen {
+				speed.Bytes, speed.Ops = figures.Bytes, figures.Ops
+			}
+		}
+	}
+}
+
 // use has the device compute with an instruction set.
 func (d *Device) use(level kern.Level) {
 	d.opt.Level = level
@@ -276,12 +303,12 @@ const (
 )
 
 // pick runs candidates in turns and returns the one to use: the first, unless another was
-// clearly faster in nearly all rounds and there was time for them; and the medians of
-// those that were run, none if there was nothing to choose. Most alternatives are out after
+// clearly faster in nearly all rounds and there was time for them; and what those reached
+// that were run, none if there was nothing to choose. Most alternatives are out after
 // a round or two. A disturbance may end the measurement early, but does not make an
 // alternative win: it would have to slow the first down and spare the other, round for
 // round.
-func pick(candidates int, more func() bool, run func(candidate int) Speed) (best int, medians []Speed) {
+func pick(candidates int, more func() bool, run func(candidate int) Speed) (best int, speeds []Speed) {
 	if candidates < 2 {
 		return 0, nil
 	}
@@ -328,10 +355,10 @@ func pick(candidates int, more func() bool, run func(candidate int) Speed) (best
 	}
 	for candidate := range runs {
 		if len(runs[candidate]) > 0 {
-			medians = append(medians, median(runs[candidate]))
+			speeds = append(speeds, reached(runs[candidate]))
 		}
 	}
-	return best, medians
+	return best, speeds
 }
 
 // gain returns how many times as fast as first s is, at replies and prompts on average or,
@@ -347,15 +374,16 @@ func gain(s, first Speed) float64 {
 	return math.Sqrt(bytes * ops)
 }
 
-// median returns the medians of both figures, each for itself.
-func median(speeds []Speed) Speed {
-	mid := Speed{Name: speeds[0].Name}
+// reached returns the upper quartiles of both figures, each for itself.
+func reached(runs []Speed) Speed {
 	var bytes, ops []float64
-	for _, speed := range speeds {
-		bytes, ops = append(bytes, speed.Bytes), append(ops, speed.Ops)
+	for _, run := range runs {
+		bytes, ops = append(bytes, run.Bytes), append(ops, run.Ops)
 	}
-	mid.Bytes, mid.Ops = middle(bytes), middle(ops)
-	return mid
+	slices.Sort(bytes)
+	slices.Sort(ops)
+	upper := len(runs) * 3 / 4
+	return Speed{Name: runs[0].Name, Bytes: bytes[upper], Ops: ops[upper]}
 }
 
 // middle returns the upper median of x.

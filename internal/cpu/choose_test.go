@@ -104,6 +104,40 @@ func TestPick(t *testing.T) {
 	}
 }
 
+// TestReached: runs that are disturbed, up to two of three, do not show in what is told.
+func TestReached(t *testing.T) {
+	for _, c := range []struct {
+		runs []float64
+		want float64
+	}{{[]float64{38}, 38}, {[]float64{9, 38}, 38}, {[]float64{9, 38, 10}, 38}, {[]float64{9, 36, 10, 9, 37, 8, 38, 9}, 37}, {[]float64{36, 37, 36, 38, 35, 37, 36, 60}, 38}} {
+		var runs []Speed
+		for _, run := range c.runs {
+			runs = append(runs, Speed{"x", run, 2 * run})
+		}
+		if got := reached(runs); got != (Speed{"x", c.want, 2 * c.want}) {
+			t.Errorf("%v: %v", c.runs, got)
+		}
+	}
+}
+
+// TestSettle: what is told of the choice is from runs of its own, and that of the others is not.
+func TestSettle(t *testing.T) {
+	s, params := modeltest.Tiny("qwen3", modeltest.Options{Matrix: tensor.Q8_0})
+	logitsOf(t, s, params, Config{Threads: 2, ISA: "go"}, []int32{1}, 1, func(d *Device) {
+		left := 2 * len(d.weights)
+		tried := &trial{d: d, more: func() bool { left--; return left > 0 }}
+		if !tried.gather() {
+			t.Fatal("no time")
+		}
+		left = 3
+		byLevel, byCount := []Speed{{"go", 1, 1}, {"avx2", 1, 1}}, []Speed{{"2", 1, 1}, {"1", 1, 1}}
+		tried.settle(byLevel, byCount)
+		if byLevel[0].Bytes <= 1 || byLevel[0].Ops <= 1 || byCount[0].Bytes != byLevel[0].Bytes || byLevel[1] != (Speed{"avx2", 1, 1}) || byCount[1] != (Speed{"1", 1, 1}) {
+			t.Errorf("%v, %v", byLevel, byCount)
+		}
+	})
+}
+
 func TestChoiceString(t *testing.T) {
 	two, one := Speed{"2", 43e9, 1310e9}, Speed{"1", 24.5e9, 680e9}
 	wide, narrow := Speed{"avx512", 43.1e9, 1310e9}, Speed{"avx2", 34e9, 402e9}
@@ -128,15 +162,19 @@ func TestChoiceString(t *testing.T) {
 // there; it computes the same afterwards.
 func TestChoose(t *testing.T) {
 	s, params := modeltest.Tiny("qwen3", modeltest.Options{Matrix: tensor.Q8_0})
+	vectors := 1 // levels to choose among: the best and, if that is another, AVX2
+	if kern.Detect() > kern.AVX2 {
+		vectors = 2
+	}
 	for _, c := range []struct {
 		name           string
 		cfg            Config
 		levels, counts int
 		why            string
 	}{
-		{"all open", Config{Threads: 3, Fewer: []int{2, 1}}, max(int(kern.Detect()), 1), 3, ""},
+		{"all open", Config{Threads: 3, Fewer: []int{2, 1}}, vectors, 3, ""},
 		{"instruction set given", Config{Threads: 2, Fewer: []int{1}, ISA: kern.Detect().String()}, 1, 2, ""},
-		{"threads given", Config{Threads: 2}, max(int(kern.Detect()), 1), 1, ""},
+		{"threads given", Config{Threads: 2}, vectors, 1, ""},
 		{"both given", Config{Threads: 2, ISA: kern.Detect().String()}, 1, 1, ""},
 		{"other numbers are no choice", Config{Threads: 2, Fewer: []int{3, 2, 0, -1}, ISA: "go"}, 1, 1, ""},
 		{"exact", Config{Threads: 2, Fewer: []int{1}, Exact: true}, 1, 1, "not measured: exact results are asked for, not fast ones"},

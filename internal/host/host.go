@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"ossian/internal/chat"
+	"ossian/internal/draft"
 	"ossian/internal/engine"
 	"ossian/internal/metrics"
 	"ossian/internal/sample"
@@ -65,6 +66,14 @@ type Facts struct {
 	Quantization string   // the type of element that takes the most bytes: mxfp4, bf16, …
 	Device       string   // that computes
 	Efforts      []string // of reasoning that make a difference (chat.Efforts); nil = none does
+	Memory       Memory
+}
+
+// A Memory is what was planned for a model, in bytes.
+type Memory struct {
+	Planned int64 // in all: what the process, or the card, takes at most
+	Weights int64
+	KV      int64 // keys and values, which are not there at the start: they come with requests, and stay as prefix cache
 }
 
 // Load reads the weights of a card's model and returns it. Its engine does not run yet.
@@ -243,5 +252,24 @@ func Snapshot(eng *engine.Engine) metrics.Snapshot {
 		Accepted: stats.Accepted, Prompt: stats.Prompt, Generation: stats.Generated,
 		Cached: stats.Cached, PrefixQueries: stats.CacheQueries, PrefixHits: stats.CacheHits, Recomputed: stats.Recomputed,
 		Preemptions: stats.Preemptions, Steps: stats.Steps, Stalls: uint64(stats.Stalls), Starts: uint64(stats.Starts),
+		Guesses: guesses(&stats),
 	}
+}
+
+// guesses is what became of the guesses of an engine.
+func guesses(stats *engine.Stats) metrics.Guesses {
+	if stats.MostGuesses == 0 {
+		return metrics.Guesses{}
+	}
+	of := &stats.Guesses
+	counted := metrics.Guesses{Most: stats.MostGuesses, Rows: of.Rows, AcceptedAt: of.AcceptedAt[:], StepCosts: make(map[int]float64)}
+	for _, source := range []draft.Source{draft.FromIndex, draft.FromStore} {
+		accepted, unchecked := of.Accepted[source], of.Unchecked[source]
+		counted.Sources = append(counted.Sources, metrics.GuessedFrom{Source: source.String(), Accepted: accepted, Unchecked: unchecked,
+			Refused: of.Guessed[source] - accepted - unchecked})
+	}
+	for i, cost := range stats.StepCosts {
+		counted.StepCosts[2<<i] = cost
+	}
+	return counted
 }

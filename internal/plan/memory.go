@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"ossian/internal/model"
@@ -22,6 +23,7 @@ type Footprint struct {
 	Weights     int64 // copied or repacked
 	Mapped      int64 // read where the file is mapped: page cache
 	KV          int64 // pools of keys and values
+	MostKV      int64 // that was asked for as their bound; 0 = none was
 	Activations int64 // buffers of a step
 	Runtime     int64 // tokenizer, tables, heap head-room
 	Connections int64 // of a server: what clients take besides their requests' bodies
@@ -35,6 +37,12 @@ func (f Footprint) Total() int64 {
 		return f.Weights + f.KV + f.Activations
 	}
 	return f.Weights + f.Mapped + f.KV + f.Activations + f.Runtime + f.Connections + f.Replies + f.Grammars
+}
+
+// fits reports whether f takes no more than is available, <= 0 = unknown, nor its pools more than
+// their bound.
+func (f Footprint) fits(available int64) bool {
+	return (available <= 0 || f.Total() <= available) && (f.MostKV == 0 || f.KV <= f.MostKV)
 }
 
 // A Cost says what a device takes with given limits; it must not shrink as they
@@ -199,6 +207,10 @@ func (e *FitError) Error() string {
 	if n := e.Need.Connections + e.Need.Replies + e.Need.Grammars; n > 0 {
 		clients = ", connections, replies and grammars " + inUnits(n)
 	}
+	if most := e.Need.MostKV; most > 0 && (e.Available <= 0 || e.Need.Total() <= e.Available) {
+		return fmt.Sprintf("model %s: --max-model-len %d with --max-num-seqs %d needs %s of keys and values, --kv-cache-memory-bytes lets them have %s%s",
+			e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, inUnits(e.Need.KV), inUnits(most), e.remedy("; raise it"))
+	}
 	text := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s%s), %s are available",
 		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, inUnits(e.Need.Total()), inUnits(e.Need.Weights+e.Need.Mapped), inUnits(e.Need.KV),
 		inUnits(e.Need.Activations), inUnits(e.Need.Runtime), clients, inUnits(e.Available))
@@ -232,6 +244,17 @@ func inUnits(n int64) string {
 	return fmt.Sprintf("%.1f %s", size, units[unit])
 }
 
+// Growth says in a line how far memory grows with requests, which the sizes at the start do not show.
+func (p *Plan) Growth() string {
+	need := &p.Footprint
+	tokens := 0 // of the group that holds the most
+	if len(p.Limits.Blocks) > 0 {
+		tokens = slices.Max(p.Limits.Blocks) * p.Limits.BlockSize
+	}
+	return fmt.Sprintf("memory grows as requests come and stays taken: keys and values up to %s (%d tokens), all together up to %s; --kv-cache-memory-bytes bounds them",
+		inUnits(need.KV), tokens, inUnits(need.Total()))
+}
+
 // Fit completes the zero fields of ask with defaults, the context with the longest that
 // the checkpoint promises and the memory holds, and checks that all of it fits
 // (ADM-1). available <= 0 means unknown: everything fits. The error may be a
@@ -253,7 +276,7 @@ func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, err
 		return Plan{Limits: limits, Footprint: footprint, Available: available}, err
 	}
 	fits := func(plan Plan, err error) bool {
-		return err == nil && (available <= 0 || plan.Footprint.Total() <= available)
+		return err == nil && plan.Footprint.fits(available)
 	}
 	plan, err := try(lim.MaxSeqs, lim.MaxLen)
 	if err != nil || fits(plan, nil) {

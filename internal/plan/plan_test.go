@@ -490,6 +490,7 @@ func TestServe(t *testing.T) {
 		name      string
 		ask       model.Limits
 		available int64
+		most      int64 // bytes of keys and values; 0 = any
 		seqs      int
 		err       string
 	}{
@@ -499,6 +500,11 @@ func TestServe(t *testing.T) {
 		{name: "unknown memory", ask: model.Limits{MaxSeqs: 4, MaxLen: 4096}, seqs: 4},
 		{name: "short steps", ask: model.Limits{MaxTokens: 100, MaxLen: 4096}, available: 64 * gib, seqs: 100},
 		{name: "given pools", ask: model.Limits{MaxSeqs: 2, MaxLen: 64, BlockSize: 16, Blocks: []int{30, 20}}, available: 20 * gib, seqs: 2},
+		{name: "bounded keys and values", ask: model.Limits{MaxLen: 4096, MaxSeqs: 64}, available: 64 * gib, most: gib / 2, seqs: 64},
+		{name: "a bound shortens the context", ask: model.Limits{MaxSeqs: 4}, available: 64 * gib, most: gib / 4, seqs: 4},
+		{name: "a bound that memory does not reach", ask: model.Limits{MaxSeqs: 16, MaxLen: 4096}, available: 14_000 << 20, most: 64 * gib, seqs: 16},
+		{name: "a bound that is too small", ask: model.Limits{MaxLen: 4096, MaxSeqs: 2}, available: 64 * gib, most: 1 << 20,
+			err: "needs 128.2 MB of keys and values, --kv-cache-memory-bytes lets them have 1.0 MB; what fits: --max-model-len"},
 		{name: "no room for one", ask: model.Limits{MaxLen: 131072}, available: 14 * gib, err: "what fits: --max-model-len"},
 		{name: "given pools are too small", ask: model.Limits{MaxLen: 64, BlockSize: 16, Blocks: []int{3, 20}}, available: 20 * gib,
 			err: "3 KV blocks of 16 tokens in group 0, one sequence of --max-model-len 64 needs 4: raise --num-gpu-blocks-override to 4 or lower --max-model-len to 48"},
@@ -507,7 +513,11 @@ func TestServe(t *testing.T) {
 		{name: "given pools are too small for the window", ask: model.Limits{MaxLen: 4096, Blocks: []int{256, 40}}, available: 20 * gib, err: "40 KV blocks of 16 tokens in group 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := Serve(s, c.ask, c.available, m.Estimate)
+			p, err := Serve(s, c.ask, c.available, func(lim model.Limits) (Footprint, error) {
+				need, err := m.Estimate(lim)
+				need.MostKV = c.most
+				return need, err
+			})
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("got %v, expected %q", err, c.err)
@@ -542,8 +552,12 @@ func TestServe(t *testing.T) {
 				t.Errorf("%d sequences, expected %d", lim.MaxSeqs, c.seqs)
 			}
 			got := p.Footprint.Total()
-			if c.available > 0 && (got > c.available || (!all && got < c.available-c.available/50)) {
+			near := c.most > 0 && p.Footprint.KV <= c.most && p.Footprint.KV > c.most-c.most/50 // to the bound
+			if c.available > 0 && (got > c.available || (!all && !near && got < c.available-c.available/50)) {
 				t.Errorf("planned %d bytes of %d", got, c.available)
+			}
+			if c.most > 0 && p.Footprint.KV > c.most {
+				t.Errorf("%d bytes of keys and values, at most %d were asked for", p.Footprint.KV, c.most)
 			}
 			if c.available == 0 && !all {
 				t.Errorf("pools %v, expected %v", lim.Blocks, full)

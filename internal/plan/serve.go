@@ -49,7 +49,7 @@ func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, e
 	lim := plan.Limits
 	share := sort.Search(steps, func(i int) bool {
 		footprint, err := cost(pools(lim, i+1))
-		return err != nil || (available > 0 && footprint.Total() > available)
+		return err != nil || !footprint.fits(available)
 	})
 	plan.Limits = pools(lim, share)
 	plan.Footprint, err = cost(plan.Limits)

@@ -35,6 +35,15 @@ type modelInfo struct {
 	ContextWindow int              `json:"context_window"`
 	Efforts       []string         `json:"efforts"` // that make a difference; none = it knows no effort
 	Capabilities  []string         `json:"capabilities"`
+	Memory        *memoryInfo      `json:"memory"`
+}
+
+// A memoryInfo is the memory that was planned for a model, in bytes. Keys and values are not there
+// at the start: they come with requests, and stay as prefix cache.
+type memoryInfo struct {
+	Planned int64 `json:"planned"`
+	Weights int64 `json:"weights"`
+	KVCache int64 `json:"kv_cache"`
 }
 
 // A limitInfo is a limit in force.
@@ -77,6 +86,8 @@ func infoOf(name string, model *host.Info) modelInfo {
 	if model.Loaded {
 		told.Family, told.Parameters, told.Quantization = &model.Facts.Family, &model.Facts.Parameters, &model.Facts.Quantization
 		told.Efforts = append(told.Efforts, model.Facts.Efforts...)
+		memory := &model.Facts.Memory
+		told.Memory = &memoryInfo{Planned: memory.Planned, Weights: memory.Weights, KVCache: memory.KV}
 	}
 	return told
 }

@@ -186,7 +186,8 @@ func start(t testing.TB, u setup) *rig {
 	g := &rig{t: t, s: newServer(u.cfg, h, log, ms, shared), served: make(chan error, 1), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	g.model = &host.Model{Engine: e, Tokenizer: tok, Format: f, Stops: f.Stops(), Vocab: u.info.Vocab,
 		Defaults: sample.Params{Temperature: 1}, Fingerprint: "os-test",
-		Facts: host.Facts{Family: "gpt-oss", Parameters: 20_914_757_184, Quantization: "mxfp4", Device: "sim", Efforts: chat.Efforts(f, tok)}}
+		Facts: host.Facts{Family: "gpt-oss", Parameters: 20_914_757_184, Quantization: "mxfp4", Device: "sim", Efforts: chat.Efforts(f, tok),
+			Memory: host.Memory{Planned: 16_000_000_000, Weights: 12_000_000_000, KV: 3_000_000_000}}}
 	if u.tokens == nil {
 		g.model.Unused = []int32{unused}
 	}

@@ -38,7 +38,14 @@ func (c *codec) Chunk(dst []byte, i int, d *generate.Delta, ids []int32, usage *
 	return c.stream.Append(dst, i, &c.choice, usage)
 }
 
-// End implements api.Encoder.
+// Close implements api.Closer: as with other servers of this API the last text has the reason.
+func (c *codec) Close(dst []byte, i int, d *generate.Delta, answer *generate.Answer, usage *wire.Usage) []byte {
+	c.choice = wire.CompletionChoice{Text: d.Text, Finish: answer.Finish, Stop: answer.Stop, Empty: answer.EmptyReason(), TokenIDs: answer.NewIDs, PromptIDs: c.prompt(i),
+		Logprobs: c.lists(i, d.Logprobs)}
+	return c.stream.Append(dst, i, &c.choice, usage)
+}
+
+// End implements api.Encoder: no text came with the end, or it was sent.
 func (c *codec) End(dst []byte, i int, answer *generate.Answer, usage *wire.Usage) []byte {
 	c.choice = wire.CompletionChoice{Finish: answer.Finish, Stop: answer.Stop, Empty: answer.EmptyReason(), TokenIDs: answer.NewIDs, PromptIDs: c.prompt(i)}
 	return c.stream.Append(dst, i, &c.choice, usage)

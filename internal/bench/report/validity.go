@@ -139,7 +139,10 @@ func (l *ledger) shared() {
 func (l *ledger) judgeClient(rec *bench.Recording, summary *Summary, ext *Extension) {
 	before := len(l.list)
 	gap := summary.ITL.Median
-	if gap < 0.01 { // bursts say nothing about the pace
+	switch {
+	case summary.TPOT.N == 0: // no answer has a second token: the next event is another answer's
+		gap = summary.E2EL.Median
+	case gap < 0.01: // bursts say nothing about the pace
 		gap = summary.TPOT.Median
 	}
 	lag, known := ext.Client.Lag.P99, ext.Client.Lag.N > 0 && gap > 0

@@ -256,6 +256,35 @@ func TestClientTooSlow(t *testing.T) {
 	}
 }
 
+// TestOneToken: answers of one token have no pace that the client could be slower than; what
+// is left to be late for is the next answer.
+func TestOneToken(t *testing.T) {
+	for _, c := range []struct {
+		lag   int32 // ns, with an end of the stream 50 us behind the token
+		found string
+	}{{200_000, ""}, {3_000_000, ""}, {6_000_000, FaultLag}} {
+		r := good(bench.VLLM)
+		r.Setup.Args[len(r.Setup.Args)-1] = "--random-output-len=1"
+		each(r, func(_ int, s *bench.Sample) {
+			end := s.Chunks[len(s.Chunks)-2:]
+			s.Chunks = append(s.Chunks[:1:1], end...)
+			for k := range s.Chunks {
+				s.Chunks[k].At, s.Chunks[k].Lag = s.Chunks[0].At+time.Duration(k)*50*time.Microsecond, c.lag
+			}
+			s.Chunks[1].Kind = bench.Choices // as servers do that end a stream without text
+			s.Done, s.Asked, s.Counts.Completion = s.Chunks[2].At, 1, 1
+		})
+		x := Summarize(r, words).Ossian
+		var found []string
+		for _, f := range x.Findings {
+			found = append(found, f.ID)
+		}
+		if !x.Valid || strings.Join(found, " ") != c.found || (x.Client.Verdict == "ok") != (c.found == "") {
+			t.Errorf("lag of %d ns: %+v, %s", c.lag, x.Findings, x.Client.Verdict)
+		}
+	}
+}
+
 // TestSharedProcess: of a run with its server in the same process only those faults are
 // warnings that come from the time which the server takes, or from its speed.
 func TestSharedProcess(t *testing.T) {

@@ -57,6 +57,9 @@ func (ld *loader) load(ctx context.Context) (hosted *host.Model, err error) {
 	}
 	hosted.Close = func() error {
 		hosted.Metrics.Rest()
+		if ld.events != nil {
+			ld.events.Rest()
+		}
 		err := checkpoint.Close()
 		if ld.several { // what the next model plans with is what is free
 			debug.FreeOSMemory()
@@ -140,7 +143,7 @@ func (ld *loader) loadFrom(ctx context.Context, checkpoint *ckpt.Model) (*host.M
 		first, _, err := loading.Open(ctx, planned.Limits, nil)
 		return first, err
 	}
-	served := choice{planned: planned.Limits, byItself: alone, device: asked, machine: chosen, measures: load.Measures(planned.Footprint.Weights + planned.Footprint.Mapped)}
+	served := choice{planned: planned.Limits, need: planned.Footprint, byItself: alone, device: asked, machine: chosen, measures: load.Measures(planned.Footprint.Weights + planned.Footprint.Mapped)}
 	hosted, err := ld.host(checkpoint, format, first, &served, open)
 	if err != nil {
 		return nil, errors.Join(err, first.Close())
@@ -174,6 +177,7 @@ func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func
 	ld.log.Info("memory plan", "model", checkpoint.Spec.Name, "available", planned.Available, "total", planned.Footprint.Total(), "weights", planned.Footprint.Weights+planned.Footprint.Mapped, "mapped", planned.Footprint.Mapped, "kv_cache", planned.Footprint.KV,
 		"activations", planned.Footprint.Activations, "runtime", planned.Footprint.Runtime, "connections", planned.Footprint.Connections, "replies", planned.Footprint.Replies, "grammars", planned.Footprint.Grammars, "max_model_len", planned.Limits.MaxLen, "max_num_seqs", planned.Limits.MaxSeqs,
 		"max_num_batched_tokens", planned.Limits.MaxTokens, "kv_blocks", planned.Limits.Blocks)
+	note(planned.Growth())
 	if os.Getenv("GOMEMLIMIT") == "" {
 		// Garbage goes before the heap outgrows the plan (ADM-2). Weights, keys and values and
 		// activations are not on the heap.
@@ -185,7 +189,7 @@ func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func
 // host puts an engine around the runner.
 func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.Runner, served *choice, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
 	hosted := &host.Model{Tokenizer: checkpoint.Tokenizer, Format: format, Stops: checkpoint.Stops, Vocab: checkpoint.Spec.Vocab, Unused: checkpoint.Unused, Unchanged: checkpoint.Unchanged,
-		Defaults: samplingDefaults(ld.cfg, checkpoint.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(checkpoint), Facts: facts(checkpoint, format, first.Info().Name)}
+		Defaults: samplingDefaults(ld.cfg, checkpoint.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(checkpoint), Facts: facts(checkpoint, format, first.Info().Name, &served.need)}
 	if err := hosted.Defaults.Validate(checkpoint.Spec.Vocab); err != nil {
 		ld.log.Warn("the checkpoint's advice on sampling is left out", "error", err)
 		hosted.Defaults = sample.Params{Temperature: 1}
@@ -193,20 +197,27 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 	if format != nil {
 		hosted.Stops = format.Stops()
 	}
-	var prefixes func() engine.PrefixObserver
-	if ld.events != nil {
-		prefixes = func() engine.PrefixObserver { return ld.events.Observer() }
-	}
 	// The engine counts its steps in metrics that ask the engine what there is: they are made
 	// after it, before it has a request.
 	info := first.Info()
+	if ld.cfg.Speculation != nil && info.Lookahead == 0 {
+		ld.log.Warn("--speculative-config is without effect: nothing is guessed on this device", "device", info.Name)
+	}
 	var err error
 	var modelMetrics *metrics.Model
+	prefixes := func() engine.PrefixObserver {
+		told := observers{metrics.NewResidency(func() *metrics.Model { return modelMetrics }, time.Now)}
+		if ld.events != nil {
+			told = append(told, ld.events.Observer())
+		}
+		return told
+	}
 	hosted.Engine, err = engine.New(first, engine.Config{
 		Sched:    sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
-		StepTime: ld.cfg.StepTime,
+		StepTime: ld.cfg.StepTime, CrowdTime: ld.cfg.CrowdTime,
 		Open:     open,
 		Prefixes: prefixes,
+		Guesses:  ld.cfg.Speculation,
 		Step:     func(tokens int, took time.Duration) { modelMetrics.Step(tokens, took) },
 	}, ld.log)
 	if err != nil {
@@ -235,9 +246,9 @@ func samplingDefaults(cfg *config.Config, advice ckpt.Generation) sample.Params 
 	return params
 }
 
-// facts are what the checkpoint is, and what computes it.
-func facts(checkpoint *ckpt.Model, format chat.Format, device string) host.Facts {
-	known := host.Facts{Family: checkpoint.Spec.Family, Device: device}
+// facts are what the checkpoint is, what computes it, and the memory that was planned for it.
+func facts(checkpoint *ckpt.Model, format chat.Format, device string, need *plan.Footprint) host.Facts {
+	known := host.Facts{Family: checkpoint.Spec.Family, Device: device, Memory: host.Memory{Planned: need.Total(), Weights: need.Weights + need.Mapped, KV: need.KV}}
 	if counted, err := plan.New(checkpoint.Spec, checkpoint.Params); err == nil { // the memory was planned with it
 		known.Parameters, _ = counted.Total()
 		known.Quantization = strings.ToLower(counted.Types[0].Type.String())

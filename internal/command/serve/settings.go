@@ -19,6 +19,7 @@ import (
 // settings that bound it had not been given.
 type choice struct {
 	planned, byItself model.Limits
+	need              plan.Footprint // of planned
 	device            load.Device
 	machine           load.Choice
 	measures          bool // a start measures what is fastest, as of large models
@@ -28,7 +29,7 @@ type choice struct {
 // tokens of a step or blocks. Each is what it would be with the other settings as they are.
 func byItself(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading, available int64) (limits model.Limits, err error) {
 	seqs, tokens, pools := *cfg, *cfg, *cfg
-	seqs.MaxNumSeqs, tokens.MaxBatchTokens, pools.KVBlocks, pools.MemoryShare = 0, 0, 0, 0
+	seqs.MaxNumSeqs, tokens.MaxBatchTokens, pools.KVBlocks, pools.KVMemory, pools.MemoryShare = 0, 0, 0, 0, 0
 	for _, asked := range []struct {
 		settings  *config.Config
 		available int64
@@ -98,8 +99,8 @@ func (c *choice) labels(cfg *config.Config, checkpoint *ckpt.Model) map[string]s
 	}
 	if best := load.BestInstructions(); c.device.InstructionsGiven() {
 		labels["isa_auto"] = best
-		if c.measures && best == "avx512" && c.machine.ISA == "avx2" {
-			labels["isa_auto"] = "avx512 or avx2" // a start measures which is faster
+		if c.measures && best != "avx2" && c.machine.ISA == "avx2" {
+			labels["isa_auto"] = best + " or avx2" // a start measures which is faster
 		}
 	}
 	if c.machine.ISA == "" { // a card, or a device that plays a machine, has no processor

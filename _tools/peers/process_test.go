@@ -42,7 +42,7 @@ func peer(t *testing.T, tool, script string) *program {
 
 func firstTask(t *testing.T, p *program, part string) task {
 	t.Helper()
-	all := p.tasks(subjects[0], "model.gguf", []string{part})
+	all := p.tasks(subjects[0], modelFiles{gguf: "model.gguf"}, []string{part})
 	if len(all) == 0 {
 		t.Fatalf("no task for %s", part)
 	}

@@ -72,54 +72,44 @@ func usage(c *exec.Cmd) (seconds, bytes float64) {
 
 // server starts a server and, for a load, has ossian bench serve measure it.
 func (b *bench) server(ctx context.Context, s *subject, p *program, t task, r *record) (err error) {
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	address := "http://127.0.0.1:" + port
-	said, err := os.Create(filepath.Join(b.tmp, "server.log"))
-	if err != nil {
-		return err
-	}
-	defer said.Close()
 	began := time.Now()
-	c := command(ctx, p.executable(t.tool), append(t.args, port)...)
-	c.Dir = b.tmp
-	c.Stdout, c.Stderr = said, said
-	if err := c.Start(); err != nil {
+	up, err := b.start(ctx, p, t, "server.log")
+	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
 	defer func() {
-		if e := stop(c, ended); err == nil {
+		if e := stop(up.c, up.ended); err == nil {
 			err = e
 		}
 		if err != nil {
-			text, _ := os.ReadFile(said.Name())
-			err = failure(ctx, err, text)
+			err = failure(ctx, err, up.words())
 			return
 		}
-		_, r.Peak = usage(c)
+		_, r.Peak = usage(up.c)
 	}()
-	probe := "/health"
-	if p.name == ossian {
-		probe = "/ready" // as its /health, 503 while it loads, and a token has gone through the engine
-	}
-	if err := answers(ctx, address+probe, ended); err != nil {
+	if err := up.ready(ctx); err != nil {
 		return err
 	}
 	r.Wall = time.Since(began).Seconds()
-	if r.CPU, err = spent(c.Process.Pid); err != nil || t.part == "ready" {
+	if r.CPU, err = up.spent(); err != nil || t.part == "ready" {
 		r.Values = map[string]float64{readyTime: r.Wall}
 		return err
 	}
-	began, start := time.Now(), r.CPU
-	if err := b.client(ctx, s, p, t, address, r); err != nil {
+	return b.through(ctx, s, p, t, up, r)
+}
+
+// through has the client measure a server.
+func (b *bench) through(ctx context.Context, s *subject, p *program, t task, up *standing, r *record) error {
+	began := time.Now()
+	start, err := up.spent()
+	if err != nil {
+		return err
+	}
+	if err := b.client(ctx, s, p, t, up.address, r); err != nil {
 		return err
 	}
 	r.Wall = time.Since(began).Seconds()
-	end, err := spent(c.Process.Pid)
+	end, err := up.spent()
 	r.CPU = end - start
 	return err
 }
@@ -163,14 +153,14 @@ func stop(c *exec.Cmd, ended chan error) error {
 
 // client sends a load and reads the result.
 func (b *bench) client(ctx context.Context, s *subject, p *program, t task, address string, r *record) error {
-	dialect := "ossian"
-	if p.name != ossian {
-		dialect = "llama.cpp"
+	dialect := map[string]string{ossian: "ossian", llamaCpp: "llama.cpp", ikLlama: "llama.cpp"}[p.name]
+	if dialect == "" {
+		dialect = "vllm"
 	}
 	const result = "served.json"
 	c := command(ctx, *bin, "bench", "serve", "--base-url", address, "--dialect", dialect, "--model", servedName,
 		"--tokenizer", filepath.Join(*dir, s.base), "--dataset-name", "random", "--prompt-token-ids", "--ignore-eos",
-		"--input-len", strconv.Itoa(s.input), "--output-len", strconv.Itoa(s.output), "--num-prompts", strconv.Itoa(t.load.requests),
+		"--input-len", strconv.Itoa(t.input), "--output-len", strconv.Itoa(t.output), "--num-prompts", strconv.Itoa(t.load.requests),
 		"--max-concurrency", strconv.Itoa(t.load.streams), "--save-result", "--save-detailed", "--result-dir", b.tmp, "--result-filename", result)
 	output, err := c.CombinedOutput()
 	if err != nil {
@@ -180,8 +170,16 @@ func (b *bench) client(ctx context.Context, s *subject, p *program, t task, addr
 	if err != nil {
 		return err
 	}
-	r.Values, err = parseServed(text, t.load.requests, s.output)
-	return err
+	if r.Values, err = parseServed(text, t.load.requests, t.output); err != nil {
+		return err
+	}
+	switch t.part { // what other programs have a tool for
+	case "prefill":
+		r.Values = map[string]float64{t.variant: float64(t.input) / r.Values[ttft]}
+	case "decode":
+		r.Values = map[string]float64{t.variant: 1000 / r.Values[tpot]}
+	}
+	return nil
 }
 
 // spent is the seconds of CPU of a running process: proc(5), stat, fields 14 and 15.

@@ -120,7 +120,7 @@ func TestTasks(t *testing.T) {
 	s := subjects[0]
 	count := func(p *program, only ...string) map[string]int {
 		n := map[string]int{}
-		for _, t := range p.tasks(s, "model.gguf", only) {
+		for _, t := range p.tasks(s, modelFiles{gguf: "model.gguf", folder: "model", openVINO: "model.ov"}, only) {
 			n[t.part]++
 		}
 		return n
@@ -134,6 +134,9 @@ func TestTasks(t *testing.T) {
 		{&program{name: llamaCpp}, parts, map[string]int{"decode": 1, "prefill": 1, "batch": 1, "depth": 1, "ready": 2, "served": 2}},
 		{&program{name: ikLlama}, parts, map[string]int{"decode": 1, "prefill": 1, "batch": 1, "depth": 1, "ready": 1, "served": 2}},
 		{&program{name: ikLlama}, []string{"prefill", "depth"}, map[string]int{"prefill": 1, "depth": 1}},
+		{&program{name: vllm, packages: []string{"vllm"}}, parts, map[string]int{"decode": 1, "prefill": 3, "served": 2}},
+		{&program{name: openVINO, packages: []string{"openvino"}}, []string{"served", "ready"}, map[string]int{"served": 2}},
+		{&program{name: vllmZen, packages: []string{"vllm"}, missing: []string{server}}, parts, map[string]int{}},
 		{&program{name: ikLlama, missing: []string{"llama-server", "llama-batched-bench"}}, parts, map[string]int{"decode": 1, "prefill": 1}},
 	} {
 		if got := count(c.p, c.only...); !maps.Equal(got, c.want) {
@@ -171,7 +174,7 @@ func TestResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if n := f.count(s.name, ossian, "decode", "", "new"); n != 3 {
+	if n := f.count(s.name, ossian, "decode", "", "new", ""); n != 3 {
 		t.Errorf("%d figures of the new build, want 3", n)
 	}
 	var b strings.Builder

@@ -16,6 +16,7 @@ import (
 
 // A record is what one process gave: a line of the results file.
 type record struct {
+	Processor string `json:",omitempty"` // of the machine; none: of the model, or what an older version of this tool wrote
 	Model     string
 	Program   string             `json:",omitempty"` // none: what is known of the model, in Values
 	Tool      string             `json:",omitempty"`
@@ -35,6 +36,7 @@ type record struct {
 type file struct {
 	*os.File
 	records []record
+	on      string // the processor whose figures are asked for
 }
 
 func openResults(name string) (*file, error) {
@@ -71,7 +73,7 @@ func (f *file) keep(r record) {
 		if r.Program == "" {
 			return o.Program == "" && o.Model == r.Model
 		}
-		return o.Program == r.Program && o.Tool == r.Tool && o.Build != r.Build
+		return o.Program == r.Program && o.Tool == r.Tool && o.Build != r.Build && o.Processor == r.Processor
 	})
 	f.records = append(f.records, r)
 }
@@ -90,10 +92,10 @@ func (f *file) add(r record) error {
 }
 
 // count says how many figures of a task there are.
-func (f *file) count(model, program, part, variant, build string) int {
+func (f *file) count(model, program, part, variant, build, processor string) int {
 	n := 0
 	for _, r := range f.records {
-		if r.Model == model && r.Program == program && r.Part == part && r.Variant == variant && r.Build == build {
+		if r.Model == model && r.Program == program && r.Part == part && r.Variant == variant && r.Build == build && r.Processor == processor {
 			n++
 		}
 	}
@@ -184,7 +186,7 @@ func (f *file) collect(model, program, part, variant string, number func(*record
 	var out series
 	for i := range f.records {
 		r := &f.records[i]
-		if r.Model != model || r.Program != program || r.Part != part || (variant != anyVariant && r.Variant != variant) {
+		if r.Processor != f.on || r.Model != model || r.Program != program || r.Part != part || (variant != anyVariant && r.Variant != variant) {
 			continue
 		}
 		if x, ok := number(r); ok {
@@ -204,19 +206,40 @@ func value(name string) func(*record) (float64, bool) {
 	}
 }
 
-var contestants = []string{ossian, llamaCpp, ikLlama}
+var contestants = []string{ossian, llamaCpp, ikLlama, vllm, vllmZen, openVINO}
+
+// processors are those that there are figures of, in the order in which they came.
+func (f *file) processors() (all []string) {
+	for _, r := range f.records {
+		if r.Program != "" && !slices.Contains(all, r.Processor) {
+			all = append(all, r.Processor)
+		}
+	}
+	return all
+}
+
+// present are the programs that there is a figure of for a model, Ossian among them in any case.
+func (f *file) present(model string) []string {
+	return slices.DeleteFunc(slices.Clone(contestants), func(program string) bool {
+		return program != ossian && !slices.ContainsFunc(f.records, func(r record) bool { return r.Processor == f.on && r.Model == model && r.Program == program })
+	})
+}
 
 // commits names what the programs were built from, as far as they say.
 func (f *file) commits() string {
 	said := map[string]string{}
 	for _, r := range f.records {
-		if r.Commit != "" {
+		if r.Commit != "" && r.Processor == f.on {
 			said[r.Program] = r.Commit
 		}
 	}
 	var out []string
 	for _, p := range contestants {
-		if said[p] != "" {
+		switch {
+		case said[p] == "":
+		case strings.ContainsRune(said[p], ' '): // names and versions of packages
+			out = append(out, p+": "+said[p])
+		default:
 			out = append(out, p+" at commit "+said[p])
 		}
 	}
@@ -225,7 +248,7 @@ func (f *file) commits() string {
 
 // print writes the tables of a model.
 func (f *file) print(w io.Writer, s *subject) {
-	if f.known(s.name, weights) == 0 {
+	if f.known(s.name, weights) == 0 || !slices.ContainsFunc(f.records, func(r record) bool { return r.Program != "" && r.Processor == f.on && r.Model == s.name }) {
 		return
 	}
 	fmt.Fprintf(w, "### %s\n\n", s.title)
@@ -244,13 +267,18 @@ func (f *file) printSpeed(w io.Writer, s *subject) {
 	}
 	rows = append(rows, row{"depth", anyVariant, deepCase, ""}, row{"ready", "", readyTime, "ready to serve, s"},
 		row{"ready", "--no-repack", readyTime, "ready to serve, --no-repack, s"})
-	fmt.Fprintln(w, "| tokens/s | Ossian | llama.cpp | ik_llama.cpp | ÷ llama.cpp | ÷ ik_llama.cpp | CPU s per s | read limit GB/s |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|")
+	present := f.present(s.name)
+	heads := append([]string{"tokens/s"}, present...)
+	for _, p := range present[1:] {
+		heads = append(heads, "÷ "+p)
+	}
+	heads = append(heads, "CPU s per s", "read limit GB/s")
+	fmt.Fprintf(w, "| %s |\n%s|\n", strings.Join(heads, " | "), strings.Repeat("|---", len(heads)))
 	for _, r := range rows {
 		var cells, busy []string
 		var medians []float64
 		var limits series
-		for _, p := range contestants {
+		for _, p := range present {
 			has := func(number func(*record) float64) func(*record) (float64, bool) {
 				return func(x *record) (float64, bool) {
 					_, ok := x.Values[r.name]
@@ -273,8 +301,10 @@ func (f *file) printSpeed(w io.Writer, s *subject) {
 			}
 			return ratio(a, b, target)
 		}
-		aim := s.targets[r.name]
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", cmp.Or(r.label, r.name), strings.Join(cells, " | "), times(1, aim.llamaCpp), times(2, aim.ikLlama), strings.Join(busy, " · "), limits.spread())
+		for i, p := range present[1:] {
+			cells = append(cells, times(i+1, s.targets[r.name].of(p)))
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", cmp.Or(r.label, r.name), strings.Join(cells, " | "), strings.Join(busy, " · "), limits.spread())
 	}
 	f.printMemory(w, s)
 	f.printLimit(w, s)
@@ -285,14 +315,14 @@ func (f *file) printMemory(w io.Writer, s *subject) {
 	for _, r := range []struct{ part, variant, label string }{{"ready", "", "server that is ready"}, {"ready", "--no-repack", "server, --no-repack"},
 		{"prefill", anyVariant, "prefill"}, {"batch", anyVariant, "batches"}} {
 		var cells []string
-		some := false
-		for _, p := range contestants {
-			peaks := f.collect(s.name, p, r.part, r.variant, func(x *record) (float64, bool) { return x.Peak / 1e9, true })
+		some, present := false, f.present(s.name)
+		for _, p := range present {
+			peaks := f.collect(s.name, p, r.part, r.variant, func(x *record) (float64, bool) { return x.Peak / 1e9, x.Peak > 0 })
 			some = some || len(peaks) > 0
 			cells = append(cells, peaks.String())
 		}
 		if some {
-			fmt.Fprintf(w, "| peak memory, %s, GB | %s | | | | |\n", r.label, strings.Join(cells, " | "))
+			fmt.Fprintf(w, "| peak memory, %s, GB | %s |%s\n", r.label, strings.Join(cells, " | "), strings.Repeat(" |", len(present)+1))
 		}
 	}
 	fmt.Fprintln(w)
@@ -309,13 +339,17 @@ func (f *file) printLimit(w io.Writer, s *subject) {
 		})
 	}
 	if len(share(ossian)) > 0 {
-		fmt.Fprintf(w, " Decoding one sequence reaches of the read limit, in %%: Ossian %v, llama.cpp %v, ik_llama.cpp %v.", share(ossian), share(llamaCpp), share(ikLlama))
+		var shares []string
+		for _, p := range f.present(s.name) {
+			shares = append(shares, p+" "+share(p).String())
+		}
+		fmt.Fprintf(w, " Decoding one sequence reaches of the read limit, in %%: %s.", strings.Join(shares, ", "))
 	}
 	speed := func(p, part, name string) float64 {
 		return f.collect(s.name, p, part, anyVariant, value(name)).median()
 	}
 	var kept []string
-	for _, p := range contestants {
+	for _, p := range f.present(s.name) {
 		kept = append(kept, p+" "+ratio(speed(p, "depth", deepCase), speed(p, "decode", decodeCase(1)), 0))
 	}
 	if speed(ossian, "depth", deepCase) > 0 {
@@ -329,7 +363,7 @@ func (f *file) printServed(w io.Writer, s *subject) {
 	for _, l := range s.loads {
 		variant := fmt.Sprint(l.streams)
 		rate := func(p string) series { return f.collect(s.name, p, "served", variant, value(totalRate)) }
-		for _, p := range contestants {
+		for _, p := range f.present(s.name) {
 			if len(rate(p)) == 0 {
 				continue
 			}

@@ -30,6 +30,11 @@ type subject struct {
 // be; 0 = none is set.
 type target struct{ llamaCpp, ikLlama float64 }
 
+// of returns the target beside a program, 0 = none.
+func (t target) of(program string) float64 {
+	return map[string]float64{llamaCpp: t.llamaCpp, ikLlama: t.ikLlama}[program]
+}
+
 // A load is a concurrency, how many requests come, and how many times the tokens of
 // llama-server are meant to.
 type load struct {
@@ -60,7 +65,7 @@ var subjects = []*subject{
 func qwen(kind string) *subject {
 	s := &subject{name: "qwen3-0.6b-" + kind, title: "Qwen3-0.6B, " + strings.ToUpper(kind), preset: "qwen3-0.6b", kind: kind, base: "qwen3-0.6b." + kind + ".gguf",
 		prefill: []int{512}, tokens: 64, together: 32, repeat: 3, temperature: "0", targets: smallTargets}
-	if kind == "q8_0" {
+	if kind == "q8_0" || kind == "bf16" {
 		s.loads, s.input, s.output = small, 256, 64
 	}
 	return s
@@ -107,14 +112,42 @@ func (s *subject) quick() *subject {
 // quickly ends the names of quick subjects.
 const quickly = " (quick)"
 
-// file returns the path of the checkpoint and writes it first if need be.
-func (s *subject) file(ctx context.Context) (string, error) {
-	path := filepath.Join(*dir, s.base)
-	_, err := os.Stat(path)
-	if err == nil || s.preset == "" {
-		return path, err
+// modelFiles are the forms of a model, "" = there is none.
+type modelFiles struct{ gguf, folder, openVINO string }
+
+// openVINOServer is the script that serves OpenVINO's models, seen from the folder of this repository.
+var openVINOServer = "_tools/peers/openvino_server.py"
+
+// files returns the forms of the model and writes first what is not there. vino is the environment that
+// has OpenVINO's converter, "" = none.
+func (s *subject) files(ctx context.Context, vino string) (files modelFiles, err error) {
+	files.gguf = filepath.Join(*dir, s.base)
+	if !exists(files.gguf) {
+		if s.preset == "" {
+			return files, fmt.Errorf("%s is not there", files.gguf)
+		}
+		if err := write(ctx, files.gguf, *bin, "synth", s.preset, files.gguf, "--format", "gguf", "--type", s.kind); err != nil {
+			return files, err
+		}
 	}
-	c := exec.CommandContext(ctx, *bin, "synth", s.preset, path, "--format", "gguf", "--type", s.kind)
+	if s.kind != "bf16" {
+		return files, nil
+	}
+	files.folder = filepath.Join(*dir, s.preset+".bf16") // the same weights: as synth draws them
+	if err := write(ctx, files.folder, *bin, "synth", s.preset, files.folder); err != nil || vino == "" {
+		return files, err
+	}
+	files.openVINO = files.folder + ".openvino" // FP16 keeps what BF16 has of numbers of this size
+	return files, write(ctx, files.openVINO, filepath.Join(vino, "bin", "optimum-cli"), "export", "openvino", "--model", files.folder,
+		"--task", "text-generation-with-past", "--weight-format", "fp16", files.openVINO)
+}
+
+// write has a command write a path, unless it is there.
+func write(ctx context.Context, path, name string, args ...string) error {
+	if exists(path) {
+		return nil
+	}
+	c := exec.CommandContext(ctx, name, args...)
 	c.Stdout, c.Stderr = os.Stderr, os.Stderr
-	return path, c.Run()
+	return c.Run()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -16,23 +17,61 @@ const (
 	ossian   = "Ossian"
 	llamaCpp = "llama.cpp"
 	ikLlama  = "ik_llama.cpp"
+	vllm     = "vLLM"
+	vllmZen  = "vLLM with zentorch"
+	openVINO = "OpenVINO GenAI"
 )
 
-// A program is one of the three.
+// A program is one of those that are compared: how it is found, and what it is told to do.
 type program struct {
-	name    string
-	path    string // of the executable (Ossian), of the folder (the others)
-	commit  string // that Ossian was built from; the others say it themselves
-	missing []string
-	builds  map[string]string
+	name     string
+	path     string   // of the executable (Ossian), of the folder or the virtual environment (the others)
+	commit   string   // that Ossian was built from; the others say it themselves
+	packages []string // of a virtual environment: what is measured, whose versions are its build
+	missing  []string // tools that are not there
+	builds   map[string]string
 }
 
 // executable returns the path of a tool; Ossian is all tools in one.
 func (p *program) executable(tool string) string {
-	if p.name == ossian {
+	switch {
+	case p.name == ossian:
 		return p.path
+	case p.packages != nil:
+		return filepath.Join(p.path, "bin", "python")
 	}
 	return filepath.Join(p.path, tool)
+}
+
+// check notes the tools that are not there and returns why: one line for each.
+func (p *program) check(ctx context.Context) (problems []string) {
+	tools := []string{"llama-bench", "llama-batched-bench", "llama-server"}
+	if p.packages != nil {
+		tools = []string{server}
+	}
+	for _, tool := range tools {
+		_, err := os.Stat(p.executable(tool))
+		if err == nil && p.packages != nil {
+			err = p.versions(ctx, tool)
+		}
+		if err != nil {
+			p.missing = append(p.missing, tool)
+			problems = append(problems, fmt.Sprintf("%s is not measured with %s: %v", p.name, tool, err))
+		}
+	}
+	return problems
+}
+
+// versions asks a virtual environment for those of the packages, which name the build.
+func (p *program) versions(ctx context.Context, tool string) error {
+	const ask = "import sys, importlib.metadata as m; print(', '.join(f'{n} {m.version(n)}' for n in sys.argv[1:]))"
+	out, err := command(ctx, p.executable(tool), append([]string{"-c", ask}, p.packages...)...).CombinedOutput()
+	if err != nil {
+		return failure(ctx, err, out)
+	}
+	p.commit = strings.TrimSpace(string(out))
+	p.builds = map[string]string{tool: p.commit}
+	return nil
 }
 
 // build names the contents of a tool.
@@ -62,17 +101,26 @@ type task struct {
 	variant string // tells tasks of a part apart
 	tool    string
 	args    []string
-	load    load                                                    // of a server
+	env     []string // besides what this process has
+	load    load     // of a server
+	input   int      // tokens of a request of the load, and of its answer
+	output  int
+	stands  bool                                                    // the server is slow to start: one goes on for all loads, stopped while others are measured
 	parse   func(stdout, stderr []byte) (map[string]float64, error) // of other processes: cases and tokens per second
 }
 
-// tasks lists what p has to do for the parts.
-func (p *program) tasks(s *subject, model string, parts []string) []task {
+// tasks lists what p has to do for the parts. files are those of the model, by form.
+func (p *program) tasks(s *subject, files modelFiles, parts []string) []task {
 	var all []task
-	if p.name == ossian {
-		all = ossianTasks(s, model)
-	} else {
-		all = p.peerTasks(s, model)
+	switch p.name {
+	case ossian:
+		all = ossianTasks(s, files.gguf)
+	case llamaCpp, ikLlama:
+		all = p.peerTasks(s, files.gguf)
+	case vllm, vllmZen:
+		all = p.vllmTasks(s, files.folder)
+	case openVINO:
+		all = p.openVINOTasks(s, files.openVINO)
 	}
 	return slices.DeleteFunc(all, func(t task) bool {
 		return !slices.Contains(parts, t.part) || slices.Contains(p.missing, t.tool)
@@ -174,13 +222,69 @@ func (p *program) peerTasks(s *subject, model string) []task {
 // servedName is the model's name in requests.
 const servedName = "bench"
 
+// server is the tool of those that serve, besides llama-server.
+const server = "server"
+
 // servers lists one start, then each load. args ends where the port comes.
 func servers(s *subject, variant string, args func(streams int) []string) []task {
 	all := []task{{part: "ready", variant: variant, tool: "llama-server", args: args(1)}}
 	for _, l := range s.loads {
-		all = append(all, task{part: "served", variant: strconv.Itoa(l.streams), tool: "llama-server", args: args(l.streams), load: l})
+		all = append(all, task{part: "served", variant: strconv.Itoa(l.streams), tool: "llama-server", args: args(l.streams), load: l, input: s.input, output: s.output})
 	}
 	return all
+}
+
+// mostStreams are those of the largest load of s, for which a server that stands is started.
+func (s *subject) mostStreams() int {
+	most := 1
+	for _, l := range s.loads {
+		most = max(most, l.streams)
+	}
+	return most
+}
+
+// throughServer lists a prompt, one sequence and the loads, all as requests to one server: what a program
+// without a tool for these does. A prompt is one token's wait, and a sequence the pace of its stream.
+func throughServer(s *subject, args, env []string) []task {
+	one := func(part, variant string, input, output int) task {
+		return task{part: part, variant: variant, tool: server, args: args, env: env, load: load{streams: 1, requests: s.repeat}, input: input, output: output, stands: true}
+	}
+	all := []task{one("decode", decodeCase(1), lead, s.tokens+1)}
+	for _, n := range s.prefill {
+		all = append(all, one("prefill", prefillCase(n), n, 1))
+	}
+	for _, l := range s.loads {
+		all = append(all, task{part: "served", variant: strconv.Itoa(l.streams), tool: server, args: args, env: env, load: l, input: s.input, output: s.output, stands: true})
+	}
+	return all
+}
+
+// vllmTasks: vLLM's server computes on all threads (by itself it leaves one to the API), in BF16, with
+// Intel's OpenMP in front of others, which its documentation of CPUs recommends. zentorch needs no flag.
+func (p *program) vllmTasks(s *subject, folder string) []task {
+	if folder == "" {
+		return nil
+	}
+	args := []string{"-m", "vllm.entrypoints.openai.api_server", "--model", folder, "--served-model-name", servedName, "--dtype", "bfloat16",
+		"--max-model-len", "1024", "--max-num-seqs", strconv.Itoa(s.mostStreams()), "--no-enable-prefix-caching", "--host", "127.0.0.1", "--port"}
+	env := []string{"VLLM_CPU_KVCACHE_SPACE=4", fmt.Sprintf("VLLM_CPU_OMP_THREADS_BIND=0-%d", *threads-1), "VLLM_CPU_NUM_OF_RESERVED_CPU=0", "VLLM_NO_USAGE_STATS=1", "HF_HUB_OFFLINE=1"}
+	if openMP := filepath.Join(p.path, "lib", "libiomp5.so"); exists(openMP) {
+		env = append(env, "LD_PRELOAD="+openMP)
+	}
+	return throughServer(s, args, env)
+}
+
+// openVINOTasks: OpenVINO GenAI has no server of its own in Python; openvino_server.py is one.
+func (p *program) openVINOTasks(s *subject, folder string) []task {
+	if folder == "" {
+		return nil
+	}
+	return throughServer(s, []string{openVINOServer, folder, "--threads", strconv.Itoa(*threads), "--port"}, nil)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func commas(ns []int) string {
