@@ -13,7 +13,7 @@ TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/image/ ./_tools/manife
 .PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance peers \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench soak-eval
 
-check: fmt vet lint race purego cross generate interop web-test fuzz
+check: fmt vet lint race purego cross generate interop web-test browser fuzz
 
 fmt:
 	@out=$$(gofmt -l cmd docs internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }

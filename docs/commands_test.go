@@ -57,7 +57,7 @@ const mostNotRun = 12
 var spelt = strings.NewReplacer("go run ./cmd/ossian", "ossian", "./ossian", "ossian",
 	"go build ./cmd/ossian", "true", "go install ./cmd/ossian", "true", "go test ./...", "true")
 
-const blockTime = time.Minute
+const blockTime = 5 * time.Minute
 
 // run are the documents whose blocks are run, beside those of docs/use.
 var run = []string{"README.md", "docs/lab.md", "docs/cuda.md", "docs/eval.md", "docs/deploy.md", toolsDocument}

@@ -33,13 +33,14 @@ var imports = map[string][]string{
 	"nearest":              {},
 	"lazyregexp":           {},
 	"watch":                {},
-	"config":               {},
+	"config":               {"draft"},
 	"tensor":               {},
 	"sample":               {},
 	"runner":               {"sample"},
 	"runner/runnertest":    {"runner", "sample", "soak"},
+	"draft":                {},
 	"kv":                   {"runner"},
-	"sched":                {"kv", "runner", "sample"},
+	"sched":                {"draft", "kv", "runner", "sample"},
 	"token":                {},
 	"jinja":                {},
 	"grammar":              {"grammar/ecma", "token", "grammar/formats", "grammar/past", "grammar/runes", "grammar/vocab"},
@@ -80,9 +81,9 @@ var imports = map[string][]string{
 	"tiny":                 {},
 	"synth":                {"model", "tensor", "token"},
 	"sim":                  {"runner"},
-	"engine":               {"runner", "sched"},
-	"host":                 {"engine", "chat", "token"},
-	"generate":             {"host", "engine", "sched", "chat", "grammar", "token", "tools"},
+	"engine":               {"draft", "runner", "sched"},
+	"host":                 {"draft", "engine", "chat", "token"},
+	"generate":             {"host", "engine", "sched", "chat", "chat/mask", "grammar", "token", "tools"},
 	"tools":                {},
 	"api":                  {"generate", "host", "engine", "chat", "store", "tools"},
 	"api/chat":             {"api", "generate", "host", "chat", "tools"},
@@ -203,7 +204,7 @@ var thirdParty = map[string][]string{
 
 // pure packages decide; they do no input or output, take no locks, and get time
 // and chance as arguments.
-var pure = []string{"sample", "runner", "kv", "sched", "lab/race"}
+var pure = []string{"sample", "draft", "runner", "kv", "sched", "lab/race"}
 
 var impure = []string{"os", "net", "sync", "log/slog", "math/rand", "math/rand/v2"}
 

@@ -250,8 +250,9 @@ func references(object any, all []any, running []pod, found *finding) {
 		// The picker tells servers apart by this label, and sends no key.
 		for _, p := range matching(running, o.Spec.Selector.MatchLabels) {
 			found.unless(p.labels["llm-d.ai/engine-type"] == "vllm", "%s: its metrics have vLLM's names, its label does not say so", p.of)
-			found.unless(slices.Contains(p.spec.Containers[0].Args, "--insecure"), "%s: it asks for a key, the picker of its pool has none", p.of)
-			found.unless(slices.ContainsFunc(all, func(other any) bool { _, is := other.(*networkingv1.NetworkPolicy); return is }), "%s: it asks for no key, and no network policy says who reaches it", p.of)
+			found.unless(slices.Contains(p.spec.Containers[0].Args, "--metrics-without-key"), "%s: its metrics ask for a key, the picker of its pool has none", p.of)
+			found.unless(!slices.Contains(p.spec.Containers[0].Args, "--insecure"), "%s: everybody whom the gateway lets through may use it", p.of)
+			found.unless(slices.ContainsFunc(all, func(other any) bool { _, is := other.(*networkingv1.NetworkPolicy); return is }), "%s: its metrics are open, and no network policy says who reaches it", p.of)
 		}
 	case *httpRoute:
 		for _, rule := range o.Spec.Rules {

@@ -101,7 +101,11 @@ func (r *release) make() error {
 	if err := writeChecksums(r.out, slices.Concat(programs, documents, archives)); err != nil {
 		return err
 	}
-	return sign(r.out, r.key)
+	if err := sign(r.out, r.key); err != nil {
+		return err
+	}
+	fmt.Println(signed(r.out, r.key, allowedSigners))
+	return nil
 }
 
 // programs builds a program for each platform. forms are these and, in a temporary folder, the

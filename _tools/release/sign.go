@@ -42,6 +42,12 @@ func verify(dir, signers string) error {
 	if err != nil {
 		return err
 	}
+	if err := someSigner(signers); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, checksums+".sig")); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s has no %s.sig: it was made without a key; make release KEY=FILE signs", dir, checksums)
+	}
 	if err := keygen(sums, "-Y", "verify", "-q", "-f", signers, "-I", signer, "-n", purpose, "-s", filepath.Join(dir, checksums+".sig")); err != nil {
 		return fmt.Errorf("%s is not signed by anybody in %s: %w", checksums, signers, err)
 	}
@@ -59,6 +65,32 @@ func verify(dir, signers string) error {
 		}
 	}
 	return nil
+}
+
+// someSigner returns an error where a file of allowed signers names nobody, with what to do.
+func someSigner(signers string) error {
+	text, err := os.ReadFile(signers)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return nil
+		}
+	}
+	return fmt.Errorf(`%s names no key, so no signature can be accepted: the publisher makes one (ssh-keygen -t ed25519 -f KEY), adds the line %s namespaces="%s" and KEY.pub behind it, and signs by make release KEY=KEY`, signers, signer, purpose)
+}
+
+// signed says in a line what became of the signature of a folder: that there is none, or why verify
+// would refuse it.
+func signed(dir, key, signers string) string {
+	if key == "" {
+		return checksums + " is not signed: make release KEY=FILE signs it with a private key of ssh-keygen"
+	}
+	if err := verify(dir, signers); err != nil {
+		return checksums + " is signed, but make verify refuses that: " + err.Error()
+	}
+	return checksums + " is signed, and make verify accepts it"
 }
 
 // keygen runs ssh-keygen.

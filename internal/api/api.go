@@ -11,6 +11,7 @@ package api
 import (
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type Config struct {
 	StreamInterval int              // tokens per chunk at most, after the first
 	ReasoningField wire.ReasoningField
 	Toolbox        Toolbox // what the server runs for models; nil = nothing
+	CitationLinks  bool    // citations in answers become links
 }
 
 // A Front is what handlers need of the server. Its methods may be called by any
@@ -93,14 +95,26 @@ func (f *Front) Head(prefix, id string, model *host.Model) wire.Head {
 // mostIgnored bounds x-ossian-ignored, in bytes: proxies have little room for headers.
 const mostIgnored = 2 << 10
 
-// Ignored names what was not understood, after what is named already, or refuses it in
-// strict mode.
+// Unknown is Ignored for what a reader did not know (wire.Reader.Ignored): the header names it
+// without indices, so that a member of many elements is named once.
+func (f *Front) Unknown(w *Reply, paths []string) error {
+	names := slices.Clone(paths)
+	for i := range names {
+		if !f.Strict {
+			names[i] = wire.WithoutIndices(names[i])
+		}
+	}
+	return f.Ignored(w, names)
+}
+
+// Ignored names what was not understood, after what is named already, or refuses the first of it
+// in strict mode.
 func (f *Front) Ignored(w *Reply, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	if f.Strict {
-		return &wire.Error{Message: "unknown field", Type: wire.TypeInvalidRequest, Param: names[0], Code: wire.CodeUnsupported}
+		return wire.Unknown(names[0])
 	}
 	all := w.Header().Get("x-ossian-ignored")
 	for _, name := range names {

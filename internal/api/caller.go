@@ -48,7 +48,7 @@ func (c *Caller) Release() {
 // request has one: another name is not looked at once there is a model.
 func (c *Caller) Model(ctx context.Context, service *generate.Service, name string) (*host.Model, error) {
 	if c.lease == nil {
-		lease, err := service.Find(ctx, name, c.Received)
+		lease, err := service.Find(ctx, name, board.Caller{Label: c.Label, Tenant: c.Tenant, Received: c.Received})
 		if err != nil {
 			return nil, err
 		}

@@ -1,5 +1,5 @@
-// Package board knows which requests there are: those that wait, those that run and the last
-// that have ended. Whoever works on a request writes numbers as they change, with atomics;
+// Package board knows which requests there are: those that wait, for their model or in its queue,
+// those that run and the last that have ended. Whoever works on a request writes numbers as they change, with atomics;
 // whoever looks reads them all at once. Its users need not know how the two stay out of each
 // other's way: a reader takes no lock that the engine's loop takes.
 //
@@ -79,7 +79,7 @@ type Request struct {
 	Label
 	Tenant    uint32 // who sent it
 	Received  time.Time
-	Sequences []Sequence // choices, those of the first prompt first
+	Sequences []Sequence // choices, those of the first prompt first; none = it waits for its model
 	PerPrompt int        // choices
 	Tools     bool       // the server's own may run
 
@@ -104,7 +104,7 @@ func (r *Request) Output(tokens int, now time.Time) {
 // A Progress is how far a request is before its first token.
 type Progress struct {
 	Prompt, Cached, Done int // tokens of the prompt: all; found in the prefix cache; computed, those among them
-	Before               int // requests that came earlier and wait
+	Before               int // requests of the same model that came earlier and wait
 }
 
 // Progress returns how far a request is.
@@ -132,7 +132,7 @@ func (r *Request) state() string {
 		furthest = max(furthest, Phase(r.Sequences[i].phase.Load()))
 	}
 	switch {
-	case furthest == Queued:
+	case furthest == Queued || len(r.Sequences) == 0:
 		return Waiting
 	case furthest == Prefill:
 		return Reading
@@ -196,8 +196,31 @@ func (b *Board) Add(r *Request) *Request {
 	return r
 }
 
-// Drop takes a request off that has not begun: it was refused.
+// A Caller is a request before its model is there, of which nothing else is known.
+type Caller struct {
+	Label    // without its model
+	Tenant   uint32
+	Received time.Time
+	Board    *Board // nil = nobody looks
+}
+
+// Wait puts the caller on the board while it waits for a model's turn in memory. What it returns
+// is to be dropped then.
+func (c *Caller) Wait(model string) *Request {
+	if c.Board == nil {
+		return nil
+	}
+	label := c.Label
+	label.Model = model
+	return c.Board.Add(&Request{Label: label, Tenant: c.Tenant, Received: c.Received})
+}
+
+// Drop takes a request off that has not begun: it was refused, or it has its model now. Of nothing
+// it does nothing.
 func (r *Request) Drop() {
+	if r == nil {
+		return
+	}
 	b := r.board
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,7 +247,7 @@ func (b *Board) remove(r *Request) {
 	}
 }
 
-// before counts the requests that came before r and wait.
+// before counts the requests of r's model that came before r and wait.
 func (b *Board) before(r *Request) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -232,7 +255,7 @@ func (b *Board) before(r *Request) (n int) {
 		if other == r {
 			break
 		}
-		if other.state() == Waiting {
+		if other.Model == r.Model && other.state() == Waiting {
 			n++
 		}
 	}

@@ -89,6 +89,16 @@ func TestOrder(t *testing.T) {
 	}
 	all[1].Sequences[0].Read(0, 1)
 	all[2].Drop()
+	other := (&Caller{Label: Label{ID: "other"}, Tenant: 2, Received: start, Board: &b}).Wait("another model")
+	if e := b.Entries(after(7))[3]; e != (Entry{Label: Label{ID: "other", Model: "another model"}, State: Waiting, Tenant: 2, Age: after(7).Sub(start)}) {
+		t.Errorf("who waits for a model is %+v", e)
+	}
+	all = append(all, add(&b, "behind", 1, 1, false))
+	if before := all[4].Progress().Before; before != 2 {
+		t.Errorf("%d wait before one behind another model's, 2 wanted", before)
+	}
+	other.Drop()
+	all[4].Drop()
 	if before := all[3].Progress().Before; before != 1 {
 		t.Errorf("%d wait before the last, 1 wanted", before)
 	}

@@ -37,6 +37,10 @@ type Constraint interface {
 	// Accept advances by an id that Mask allows. Of others it refuses those that leave no
 	// place to go on from; some it takes, such as a stop before the form is complete.
 	Accept(id int32) error
+	// Ahead is what sched.Constraint says, by reading the guesses with a copy.
+	Ahead(guesses []int32, masks [][]uint64) int
+	// Copy returns one at the same place. Neither knows what the other reads.
+	Copy() Constraint
 }
 
 // A Framed constraint tells text from the words and markers of its format around it: what

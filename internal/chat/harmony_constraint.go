@@ -412,3 +412,15 @@ func (c *harmonyConstraint) leave(id int32) error {
 	}
 	return nil
 }
+
+// Copy implements Constraint.
+func (c *harmonyConstraint) Copy() Constraint {
+	out := *c
+	out.text, out.header = c.text.Copy(), slices.Clone(c.header)
+	return &out
+}
+
+// Ahead implements Constraint.
+func (c *harmonyConstraint) Ahead(guesses []int32, masks [][]uint64) int {
+	return mask.Ahead(c.Copy(), guesses, masks)
+}

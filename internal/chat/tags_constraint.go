@@ -286,3 +286,15 @@ func (c *tagConstraint) Accept(id int32) error {
 	}
 	return c.text.Accept(id)
 }
+
+// Copy implements Constraint.
+func (c *tagConstraint) Copy() Constraint {
+	out := *c
+	out.text, out.call, out.scratch = c.text.Copy(), c.call.Copy(), nil
+	return &out
+}
+
+// Ahead implements Constraint.
+func (c *tagConstraint) Ahead(guesses []int32, masks [][]uint64) int {
+	return mask.Ahead(c.Copy(), guesses, masks)
+}

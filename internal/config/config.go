@@ -17,6 +17,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"ossian/internal/draft"
 	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
@@ -74,6 +75,7 @@ type Settings struct {
 
 	ToolServers       []string // demo, and addresses of servers of MCP, with a name before "=" or without; nil = none
 	ToolsDefault      []string // types of tools of requests that have no tools
+	CitationLinks     bool     // citations of pages become links
 	MCPAllow          []string // HOST[:PORT] that requests may name
 	BrowserBackend    string   // youcom, exa, http, corpus
 	BrowserCorpus     string   // a directory; "" = none
@@ -94,6 +96,8 @@ type Settings struct {
 	AccessLog     bool
 
 	KVEvents string // JSON of kvevents.Config; "" = off
+
+	Speculation *draft.Settings // guesses that are checked beside tokens; nil = none
 
 	Limits  *limits.Set
 	Explain bool // print the settings and end
@@ -294,6 +298,10 @@ func (c *Config) check() error {
 	}
 	if err := c.checkModels(); err != nil {
 		return err
+	}
+	if guesses := c.values["speculative-config"]; len(guesses.texts) > 0 {
+		_, notes, _ := speculative(guesses.texts[0])
+		c.Notes = append(c.Notes, notes...)
 	}
 	if settings.ClientCAFile != "" && settings.ClientCerts == tls.NoClientCert {
 		c.Notes = append(c.Notes, "--ssl-ca-certs: no client is asked for a certificate; --ssl-cert-reqs 2 demands one of each")

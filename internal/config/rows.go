@@ -23,7 +23,7 @@ func one(s string) []string { return []string{s} }
 
 // rows is the table of settings, in the order in which they are explained.
 func rows() []row {
-	return slices.Concat(networkRows(), pageRows(), engineRows(), replyRows(), toolRows(), vllmRows())
+	return slices.Concat(networkRows(), pageRows(), stepRows(), deviceRows(), replyRows(), toolRows(), vllmRows())
 }
 
 // networkRows are about clients: addresses, access, connections, logs.
@@ -98,8 +98,8 @@ func pageRows() []row {
 	}
 }
 
-// engineRows are about computing: threads, lengths, memory, precision.
-func engineRows() []row {
+// stepRows are about what is computed at once: threads, lengths, memory, guesses.
+func stepRows() []row {
 	return []row{
 		{name: "threads", kind: integer, def: one("0"), max: 4096, help: "compute with N threads; 0 = all, or fewer where large models are measured to be faster", why: "all that this process may use",
 			set: func(s *Settings, p parsed) error { s.Threads = p.n; return nil }},
@@ -141,6 +141,14 @@ func engineRows() []row {
 		{name: "async-scheduling", kind: boolean, def: one("true"), help: "plan the next step while one runs, where the device can", why: "same tokens either way",
 			note: "the next step is planned while one runs, where the device can; same tokens either way",
 			set:  func(s *Settings, p parsed) error { s.Overlap = p.b; return nil }},
+		{name: "speculative-config", kind: object, help: `check guessed tokens beside one that is due, as vLLM's {"method": "suffix", "num_speculative_tokens": 7}; answers stay the same`, why: "nothing is guessed",
+			set: func(s *Settings, p parsed) (err error) { s.Speculation, _, err = speculative(p.text); return err }},
+	}
+}
+
+// deviceRows are about what computes, and how exactly.
+func deviceRows() []row {
+	return []row{
 		{name: "device", def: one("auto"), help: "what computes: cpu; cuda or cuda:N, a card of NVIDIA's; auto, a card if it suits the model, else cpu; sim:MACHINE plays a machine, for tests: its tokens are noise", why: "a card if there is one with room for the model and kernels for its types",
 			set: func(s *Settings, p parsed) error { s.Device = p.text; return nil }},
 		{name: "activation-bits", kind: integer, def: one("0"), max: 16, help: "8 or 16 bits for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16; 16 also keeps float32 where BF16 weights would meet BF16", why: "8 for weights quantised in the checkpoint where rows are long, else 16",
@@ -216,6 +224,8 @@ func toolRows() []row {
 			set: func(s *Settings, p parsed) (err error) { s.ToolServers, err = toolServers(p.list); return err }},
 		{name: "tools-default", kind: list, help: "types of tools that requests without tools get: web_search, code_interpreter", why: "only what a request asks for",
 			set: func(s *Settings, p parsed) (err error) { s.ToolsDefault, err = defaultTools(p.list); return err }},
+		{name: "citations", def: one("keep"), values: []string{"keep", "link"}, help: "marks of the browser's pages in answers: keep = as the model writes them, link = a Markdown link in their place; both with annotations", why: "clients replace marks themselves, by the annotations",
+			set: func(s *Settings, p parsed) error { s.CitationLinks = p.text == "link"; return nil }},
 		{name: "mcp-allow", kind: list, help: "HOST[:PORT] of servers of MCP that requests may name by server_url", why: "requests cannot make the server connect anywhere",
 			set: func(s *Settings, p parsed) (err error) { s.MCPAllow, err = parts(p.list, "a host"); return err }},
 		{name: "browser-backend", env: "BROWSER_BACKEND", def: one("youcom"), values: []string{"youcom", "exa", "http", "corpus"}, help: "where the browser's pages come from: a service, the web itself with a search endpoint, or files", why: "as OpenAI's reference",
@@ -370,7 +380,7 @@ var groupVariables = [...]string{"LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "LWS_LEAD
 
 // aliases are vLLM's short flags, and those of llama.cpp that mean the same here.
 var aliases = map[string]string{"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
-	"-cc": "compilation-config", "-q": "quantization", "-ep": "enable-expert-parallel", "-n": "nnodes",
+	"-cc": "compilation-config", "-sc": "speculative-config", "-q": "quantization", "-ep": "enable-expert-parallel", "-n": "nnodes",
 	"-m": "model", "-c": "max-model-len", "--ctx-size": "max-model-len", "-t": "threads"}
 
 // aliasNotes say where an alias is taken with a difference that somebody may trip over.

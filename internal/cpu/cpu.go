@@ -3,10 +3,10 @@
 //
 // Results are batch invariant (models.md 5.1): the logits of a sequence have the
 // same bits alone and in any batch, whole and in chunks, with any number of
-// threads, whatever blocks hold its keys and values and whichever vector instructions
-// compute, but for BF16 products below 2^-126 (kern/bf16.go). Portable Go rounds some sums
-// otherwise, and the precision of activations counts, which is why both are in Name; the
-// type of cached keys and values moves them too.
+// threads, whatever blocks hold its keys and values and whichever vector instructions of the
+// machine compute. Portable Go rounds some sums otherwise, and the precision of activations
+// counts, which is why both are in Name; the type of cached keys and values moves them too,
+// and machines sum products of BF16 in one of two orders (kern/bf16.go).
 //
 // Workers spin for a short while between operations. A program that must stay
 // responsive meanwhile sets GOMAXPROCS to the number of threads + 1; this package
@@ -25,7 +25,7 @@ import (
 // Config is how a device uses the machine. The zero value is the fastest.
 type Config struct {
 	Threads int          // workers, the goroutine that launches included; 0 = as many as the process may run
-	ISA     string       // instruction set: "go", "avx2", "avx512"; "" = the best that the machine has
+	ISA     string       // instruction set: "go", "avx2", "avx512", "amx"; "" = the best that the machine has
 	Fewer   []int        // smaller numbers of threads that Choose may find faster
 	KV      tensor.DType // type of cached keys and values: BF16, F32 or F8_E4M3; Invalid = BF16
 	// Bits of the activations that meet quantised weights: 8; 16, which costs twice
@@ -49,7 +49,7 @@ func (c Config) resolve() (Config, kern.Options, error) {
 		best := opt.Level
 		for opt.Level = kern.Go; opt.Level.String() != c.ISA; opt.Level++ {
 			if opt.Level == best {
-				return c, opt, fmt.Errorf("cpu: instruction set %q (OSSIAN_ISA): this machine and build have up to %v (go, avx2, avx512 exist)", c.ISA, best)
+				return c, opt, fmt.Errorf("cpu: instruction set %q (OSSIAN_ISA): this machine and build have up to %v (go, avx2, avx512, amx exist)", c.ISA, best)
 			}
 		}
 	}

@@ -448,7 +448,7 @@ func TestRunner(t *testing.T) {
 			n++
 			t.Run(fmt.Sprintf("%s/%s/%v/threads=%d/depth=%d", family, isa, cfg.KV, cfg.Threads, depth), func(t *testing.T) {
 				runnertest.Run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
-					lim := model.Limits{MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, BlockSize: c.BlockSize, Depth: depth}
+					lim := model.Limits{MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, BlockSize: c.BlockSize, Depth: depth, Lookahead: c.Lookahead}
 					for range windows {
 						lim.Blocks = append(lim.Blocks, c.Blocks)
 					}

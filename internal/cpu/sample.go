@@ -24,39 +24,30 @@ func (d *Device) pickRow(_, i int) {
 //
 // A row's History may lack ids at its end that the host does not know yet. When
 // penalties need them, they are filled in from the tokens of this step and from
-// what the slot sampled in the last Depth steps; History, filled in, holds
-// Start+Len ids.
+// what the slot sampled in the last Depth steps; History, filled in, holds the ids
+// up to the token behind which is sampled.
 func (d *Device) Sample(logits model.Buf, from int) {
 	d.op.x, d.op.from = at(logits), from
-	rows := d.op.x.rows
-	d.each(rows, chunkElems, d.run.sample)
-	result := d.results.next()
-	for _, wanted := range d.step.wanted[from : from+rows] {
-		if wanted.sample {
-			row := &d.step.batch.Rows[wanted.row]
-			d.results.remember(row.Slot, int32(row.Start+row.Len), result.ids[wanted.row])
-		}
-	}
+	d.each(d.op.x.rows, chunkElems, d.run.sample)
 }
 
 // sampleRow scores a target or draws an id, whichever row i of the logits is for.
 func (d *Device) sampleRow(worker, i int) {
-	result := d.results.next()
-	wanted := &d.step.wanted[d.op.from+i]
-	index := int(wanted.row)
-	row := &d.step.batch.Rows[index]
+	result, number := d.results.next(), d.op.from+i
+	wanted := &d.step.wanted[number]
+	row := &d.step.batch.Rows[wanted.row]
 	logits := d.op.x.row(i)
 	sampler := &d.workers[worker].sampler
-	if !wanted.sample {
-		score := &result.Scores[index][wanted.token]
+	if wanted.place == forTarget {
+		score := &result.Scores[wanted.row][wanted.token]
 		*score = sampler.Score(score.Logprobs[:0], logits, row.Targets[wanted.token], row.Params.TopPromptLogprobs)
 		return
 	}
-	id := sampler.Pick(logits, row.Mask, row.Params, d.history(worker, index), row.OutputIndex)
-	result.ids[index] = id
-	result.Tokens[index] = result.ids[index : index+1 : index+1]
+	place := int(wanted.place)
+	id := sampler.Pick(logits, row.MaskAt(place), row.Params, d.history(worker, wanted), row.OutputIndex+uint64(place))
+	result.drawn[number] = id
 	if row.Params.Logprobs {
-		result.logprobs[index] = sampler.Logprobs(result.logprobs[index], logits, id, row.Params.TopLogprobs)
+		result.likely[number] = sampler.Logprobs(result.likely[number][:0], logits, id, row.Params.TopLogprobs)
 	}
 }
 
@@ -68,10 +59,11 @@ func (d *Device) weighIDs(keys []uint64, x []float32, w sample.Weighing) (n int,
 	return n + more, total + sum
 }
 
-// history returns the history of a row with the ids that the host lacks.
-func (d *Device) history(worker, index int) []int32 {
+// history returns the history of an output with the ids that the host lacks and the guesses.
+func (d *Device) history(worker int, wanted *output) []int32 {
+	index := int(wanted.row)
 	row := &d.step.batch.Rows[index]
-	need := row.Start + row.Len
+	need := row.Start + int(wanted.token) + 1
 	if !row.Params.Penalizes() || len(row.History) >= need {
 		return row.History
 	}

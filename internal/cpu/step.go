@@ -31,8 +31,10 @@ type step struct {
 // An output is a token whose logits are wanted: for its target, or to sample.
 type output struct {
 	row, token int32 // its row in the batch, its place among the row's new tokens
-	sample     bool
+	place      int32 // how many guesses the row has up to it: where it samples; or forTarget
 }
+
+const forTarget = -1
 
 // reserve makes room for the largest step, so that Begin allocates nothing.
 func (s *step) reserve(spec *model.Spec, lim model.Limits, tileTokens int, mem *arena) error {
@@ -43,7 +45,7 @@ func (s *step) reserve(spec *model.Spec, lim model.Limits, tileTokens int, mem *
 	s.row, errs[2] = carve[int32](mem, tokens)
 	s.turn, errs[3] = carve[float32](mem, tokens*spec.HeadDim)
 	s.first = make([]int32, 0, lim.MaxSeqs)
-	s.wanted = make([]output, 0, lim.MaxSeqs)
+	s.wanted = make([]output, 0, lim.Outputs())
 	s.tiles = make([]queryTile, 0, tokens/tileTokens+lim.MaxSeqs)
 	s.inv, s.factor = model.Frequencies(spec.RoPE, spec.HeadDim)
 	return errors.Join(errs[:]...)
@@ -69,7 +71,8 @@ type sampled struct{ pos, id int32 }
 // Sample → queued by End → handed out by Wait.
 type result struct {
 	runner.Result
-	ids      []int32 // [MaxSeqs] backing of Tokens
+	drawn    []int32            // [step.wanted] the id of each output that samples; Tokens are parts of it
+	likely   [][]sample.Logprob // [step.wanted] and its log probabilities, reused
 	tokens   [][]int32
 	logprobs [][]sample.Logprob // [MaxSeqs], reused
 	scores   [][]sample.Score   // [MaxSeqs] parts of scored
@@ -80,8 +83,8 @@ type result struct {
 func (r *results) reserve(lim model.Limits) {
 	r.ring = make([]result, lim.Depth+1)
 	for i := range r.ring {
-		r.ring[i] = result{ids: make([]int32, lim.MaxSeqs), tokens: make([][]int32, lim.MaxSeqs),
-			logprobs: make([][]sample.Logprob, lim.MaxSeqs), scores: make([][]sample.Score, lim.MaxSeqs)}
+		r.ring[i] = result{tokens: make([][]int32, lim.MaxSeqs), drawn: make([]int32, lim.Outputs()),
+			likely: make([][]sample.Logprob, lim.Outputs()), logprobs: make([][]sample.Logprob, lim.MaxSeqs), scores: make([][]sample.Score, lim.MaxSeqs)}
 	}
 	r.depth = lim.Depth + 1
 	r.known = make([]sampled, lim.MaxSeqs*r.depth)
@@ -90,8 +93,11 @@ func (r *results) reserve(lim model.Limits) {
 	}
 }
 
-// reset prepares r for a step of these rows.
-func (r *result) reset(rows []runner.Row) {
+// reset prepares r for a step of these rows with so many outputs.
+func (r *result) reset(rows []runner.Row, outputs int) {
+	for len(r.drawn) < outputs { // of prompts with targets
+		r.drawn, r.likely = append(r.drawn, 0), append(r.likely, nil)
+	}
 	r.Result = runner.Result{Tokens: r.tokens[:len(rows)]}
 	clear(r.Tokens)
 	targets := 0
@@ -164,14 +170,14 @@ func (d *Device) Begin(batch *runner.Batch) error {
 		}
 		// As model.Device orders them: row after row, in a row the targets first.
 		for k := range row.Targets {
-			step.wanted = append(step.wanted, output{row: int32(i), token: int32(k)})
+			step.wanted = append(step.wanted, output{row: int32(i), token: int32(k), place: forTarget})
 		}
-		if row.Sample {
-			step.wanted = append(step.wanted, output{int32(i), int32(row.Len - 1), true})
+		for place := 0; row.Sample && place <= row.Guessed; place++ {
+			step.wanted = append(step.wanted, output{int32(i), int32(row.Len - 1 - row.Guessed + place), int32(place)})
 		}
 		token += row.Len
 	}
-	d.results.next().reset(batch.Rows)
+	d.results.next().reset(batch.Rows, len(step.wanted))
 	d.each(n, d.spec.HeadDim*16, d.run.angles)
 	return nil
 }
@@ -206,6 +212,9 @@ func (d *Device) check(batch *runner.Batch) error {
 		left = left[row.Len:]
 		if row.Slot < 0 || row.Slot >= d.lim.MaxSeqs {
 			return fmt.Errorf("row %d: slot %d outside [0, %d)", i, row.Slot, d.lim.MaxSeqs)
+		}
+		if row.Guessed < 0 || row.Guessed >= row.Len || (row.Masks != nil && len(row.Masks) != row.Guessed) {
+			return fmt.Errorf("row %d: %d guesses among %d tokens, %d masks", i, row.Guessed, row.Len, len(row.Masks))
 		}
 		if ((row.Sample || len(row.Targets) > 0) && row.Params == nil) || len(row.Targets) > row.Len {
 			return fmt.Errorf("row %d: samples: %v, %d targets for %d tokens, parameters %v", i, row.Sample, len(row.Targets), row.Len, row.Params)
@@ -246,11 +255,37 @@ func (d *Device) checkTables(row *runner.Row) error {
 
 // End implements model.Device.
 func (d *Device) End() error {
+	d.settle()
 	result := d.results.next()
 	result.Elapsed = time.Since(d.step.began)
 	d.results.queued++
 	d.step.batch = nil
 	return nil
+}
+
+// settle gives each row that samples its ids: those drawn up to the first that is not the guess
+// in its place.
+func (d *Device) settle() {
+	step, result := &d.step, d.results.next()
+	for at := 0; at < len(step.wanted); at++ {
+		index := step.wanted[at].row
+		row := &step.batch.Rows[index]
+		if step.wanted[at].place == forTarget {
+			continue
+		}
+		guesses := step.tokens[int(step.first[index])+row.Len-row.Guessed:][:row.Guessed]
+		held := runner.Held(result.drawn[at:], guesses)
+		result.Tokens[index] = result.drawn[at : at+held : at+held]
+		for _, likely := range result.likely[at : at+held] {
+			if row.Params.Logprobs {
+				result.logprobs[index] = append(result.logprobs[index], likely...)
+			}
+		}
+		if row.Guessed == 0 {
+			d.results.remember(row.Slot, int32(row.Start+row.Len), result.drawn[at])
+		}
+		at += row.Guessed
+	}
 }
 
 // Wait implements model.Device. The result is valid until the next Wait.

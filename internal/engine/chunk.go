@@ -79,8 +79,8 @@ func (c *chunker) learn(prompt int, took time.Duration) {
 // alone.
 func promptTokens(batch *runner.Batch) (n int) {
 	for i := range batch.Rows {
-		if batch.Rows[i].Len > 1 {
-			n += batch.Rows[i].Len
+		if row := &batch.Rows[i]; row.Len-row.Guessed > 1 {
+			n += row.Len - row.Guessed
 		}
 	}
 	return n

@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"ossian/internal/board"
+	"ossian/internal/draft"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/sched"
@@ -59,6 +61,7 @@ type Request struct {
 	Deadline   time.Time               // ends with FinishDeadline; zero = none
 	StartBy    time.Time               // the same, but only while it waits; zero = none
 	Shown      *board.Sequence         // is told how far it is; nil = nobody is
+	Prediction []int32                 // ids that the output may have parts of; nil = none; the engine only reads it
 	Follows    bool                    // on another of somebody who holds the engine (Hold): it is taken while the engine drains
 }
 
@@ -99,6 +102,10 @@ type Config struct {
 	// Prefixes makes what is told which prefixes are cached, one for each loop, the first of New:
 	// from then on the last loop's is gone. nil = nobody is told.
 	Prefixes func() PrefixObserver
+
+	// Guesses says what steps guess, if the runner takes guesses; nil = nothing. They change no
+	// output. What was learned outlives the loop.
+	Guesses *draft.Settings
 
 	// Step is told the new tokens of each finished step and its time, by the loop,
 	// which waits for it; nil = nobody is. Of probes it is told nothing.
@@ -170,6 +177,7 @@ type Engine struct {
 
 	publishing sync.Mutex  // guards published; the loop waits for it only before it rests
 	published  sched.Stats // of the loop, with what earlier ones have counted
+	stepCosts  StepCosts   // as the loop has learned them
 }
 
 // New returns an engine that owns the runner. It does nothing until Run is called, but
@@ -185,6 +193,9 @@ func New(owned runner.Runner, cfg Config, log *slog.Logger) (*Engine, error) {
 	setDefault(&cfg.Restarts, 3)
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
+	}
+	if cfg.Guesses != nil && owned.Info().Lookahead > 0 {
+		cfg.Sched.Guesses = &sched.Guesses{Settings: cfg.Guesses, Store: cfg.Guesses.NewStore(), Chooser: cfg.Guesses.NewChooser()}
 	}
 	engine := &Engine{cfg: cfg, log: log, info: owned.Info(), epoch: cfg.Clock(), done: make(chan struct{}), wake: make(chan struct{}, 1),
 		probing: make(chan struct{}, 1), live: make(map[uint64]*Stream)}
@@ -268,6 +279,9 @@ func (e *Engine) check(req *Request) error {
 		if id < 0 || int(id) >= e.info.Vocab {
 			return fmt.Errorf("%w: prompt token %d has id %d, expected 0 to %d", ErrInvalid, i, id, e.info.Vocab-1)
 		}
+	}
+	if i := slices.IndexFunc(req.Prediction, func(id int32) bool { return id < 0 || int(id) >= e.info.Vocab }); i >= 0 {
+		return fmt.Errorf("%w: token %d of the prediction has id %d, expected 0 to %d", ErrInvalid, i, req.Prediction[i], e.info.Vocab-1)
 	}
 	if err := req.Params.Validate(e.info.Vocab); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)

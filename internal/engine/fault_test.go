@@ -434,6 +434,13 @@ func (p *panicky) Accept(id int32) error {
 	return nil
 }
 
+func (p *panicky) Ahead([]int32, [][]uint64) int {
+	if p.accept <= 1 || p.mask <= 1 {
+		panic("ahead")
+	}
+	return 0
+}
+
 // storm injects faults at random until it is over.
 type storm struct {
 	mu   sync.Mutex

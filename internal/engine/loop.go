@@ -34,6 +34,7 @@ type life struct {
 	lastTook          time.Duration // by the step that ended last, but for the first
 	lastTokens        int           // its tokens
 	chunkers          chunkers
+	masks             maskTime
 
 	// For the supervisor, which reads them while the loop runs.
 	busySince    atomic.Int64 // when it began to work on what it works on, in ns since epoch; 0 = it rests
@@ -71,7 +72,7 @@ func (e *Engine) newLife(owned runner.Runner, owed int) (*life, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	return &life{eng: e, runner: owned, sched: scheduler, prefixes: prefixes, owed: owed, chunkers: newChunkers(&e.cfg, owned.Info().MaxTokens)}, nil
+	return &life{eng: e, runner: owned, sched: scheduler, prefixes: prefixes, owed: owed, chunkers: newChunkers(&e.cfg, owned.Info().MaxTokens), masks: maskTime{clock: e.cfg.Clock}}, nil
 }
 
 // A panicError is a panic of the loop.
@@ -219,9 +220,9 @@ func (l *life) add(stream *Stream) {
 	req := &stream.req
 	seq := &sched.Seq{ID: stream.ID, Tenant: req.Tenant, Priority: req.Priority, Salt: req.Salt, Tokens: req.Tokens, MaxTokens: stream.MaxTokens,
 		MinTokens: req.MinTokens, Stops: req.Stops, Params: &req.Params, Allowed: req.Allowed, Deadline: req.Deadline,
-		StartBy: req.StartBy, Probe: stream.probe, Owner: stream}
+		StartBy: req.StartBy, Probe: stream.probe, Prediction: req.Prediction, Owner: stream}
 	if req.Constraint != nil {
-		seq.Constraint = &guard{make: req.Constraint, log: l.eng.log, id: stream.ID}
+		seq.Constraint = &guard{make: req.Constraint, log: l.eng.log, id: stream.ID, masks: &l.masks}
 	}
 	if err := l.sched.Add(seq); err != nil {
 		l.eng.endFor(l, stream, sched.FinishError, fmt.Errorf("engine: %w", err))
@@ -235,7 +236,9 @@ func (l *life) launch() error {
 	for len(l.inFlight) < l.eng.info.Depth && !l.paused {
 		now := l.eng.cfg.Clock()
 		l.sched.LimitPrompts(l.chunkers.limit(l.sched.Unanswered()))
+		l.masks.begin()
 		batch := l.sched.Plan(now)
+		l.reportGuesses()
 		l.flush()
 		if batch == nil {
 			return nil
@@ -255,6 +258,13 @@ func (l *life) launch() error {
 		l.inFlight = append(l.inFlight, step{batch, now, len(batch.Tokens), promptTokens(batch), l.sched.Counted()})
 	}
 	return nil
+}
+
+// reportGuesses says when nothing is guessed any more. Replies are not affected.
+func (l *life) reportGuesses() {
+	if fault := l.sched.GuessFault(); fault != nil {
+		l.eng.log.Error("speculation has failed and is off until the next start; replies are as without it", "panic", fault.Value, "stack", string(fault.Stack))
+	}
 }
 
 // collect finishes the oldest step in flight.
@@ -284,6 +294,9 @@ func (l *life) deliver(result *runner.Result) error {
 	took := now.Sub(step.launchedAt)
 	if !l.lastEnd.IsZero() {
 		l.lastTook, l.lastTokens = took, step.tokens
+		if step.promptTokens == 0 {
+			l.sched.ObserveStep(step.tokens, took)
+		}
 	}
 	l.lastEnd = now
 	l.chunkers.learn(step.promptTokens, took)
@@ -318,19 +331,19 @@ func (l *life) handOut(outputs []sched.Output, tokens int, took time.Duration, n
 	if e.life != l {
 		return false
 	}
-	for i := range outputs {
-		output := &outputs[i]
-		stream := e.live[output.ID]
-		if stream == nil {
-			continue // cut off
+	for len(outputs) > 0 {
+		same := 1 // outputs of a sequence follow one another
+		for same < len(outputs) && outputs[same].ID == outputs[0].ID {
+			same++
 		}
-		if output.Token != sched.NoToken {
-			e.give(stream, output, now)
+		if stream := e.live[outputs[0].ID]; stream != nil { // else it was cut off
+			e.give(stream, outputs[:same], now)
+			if last := &outputs[same-1]; last.Finish != sched.FinishNone {
+				stream.leave()
+				e.endStream(stream, last.Finish, last.Err, now)
+			}
 		}
-		if output.Finish != sched.FinishNone {
-			stream.leave()
-			e.endStream(stream, output.Finish, output.Err, now)
-		}
+		outputs = outputs[same:]
 	}
 	e.stepTimes.add(took)
 	e.tokenTimes.add(took / time.Duration(tokens))
@@ -338,14 +351,20 @@ func (l *life) handOut(outputs []sched.Output, tokens int, took time.Duration, n
 	return true
 }
 
-// give gives a stream a token and counts it. A prompt is counted with the first: a stream without
-// one may begin again in another loop. e.mu is held.
-func (e *Engine) give(stream *Stream, output *sched.Output, now time.Time) {
-	first, given := stream.push(output, now)
+// give gives a stream its tokens of a step and counts them. A prompt is counted with the first: a
+// stream without one may begin again in another loop. e.mu is held.
+func (e *Engine) give(stream *Stream, outputs []sched.Output, now time.Time) {
+	if last := len(outputs) - 1; outputs[last].Token == sched.NoToken {
+		outputs = outputs[:last]
+	}
+	if len(outputs) == 0 {
+		return
+	}
+	first, given := stream.push(outputs, now)
 	if stream.probe || !given {
 		return
 	}
-	e.generated++
+	e.generated += uint64(len(outputs))
 	if first {
 		e.prompt += uint64(stream.seq.Prompt)
 		e.cached += uint64(stream.seq.Cached)

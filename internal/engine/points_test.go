@@ -139,6 +139,8 @@ func (b *brittle) Accept(int32) error {
 	return nil
 }
 
+func (b *brittle) Ahead([]int32, [][]uint64) int { return 0 }
+
 // start runs the engine. It has three slots.
 func (r *rigged) start(t *testing.T, depth int, log *slog.Logger, opening time.Duration) *rig {
 	r.script.Info, r.script.Cost = runner.Info{Depth: depth, MaxSeqs: 3}, each(100*time.Millisecond)

@@ -18,6 +18,7 @@ type told struct {
 }
 
 func (o *told) Stored(_, _, _ uint64, _ []int32) { o.stored++ }
+func (o *told) Found(uint64)                     {}
 func (o *told) Removed(uint64)                   { o.gone++; o.all++ }
 func (o *told) Flush() {
 	o.mu.Lock()

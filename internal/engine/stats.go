@@ -15,14 +15,23 @@ type Stats struct {
 	Generated   uint64 // tokens given to streams
 	Stalls      int    // faults by which no step finished in time
 	Starts      int    // of the loop: 1 + restarts
+	MostGuesses int    // of a row; 0 = nothing is guessed
+	StepCosts   StepCosts
 }
+
+// StepCosts is how many times as long as with one token a step takes with 2, 4, 8, 16 and 32, as far
+// as guesses have made it known; zero = nothing is guessed.
+type StepCosts [5]float64
 
 // Stats returns a snapshot. The loop does not wait for it.
 func (e *Engine) Stats() Stats {
 	e.publishing.Lock()
-	stats := Stats{Stats: e.published}
+	stats := Stats{Stats: e.published, StepCosts: e.stepCosts}
 	stats.Groups = slices.Clone(stats.Groups)
 	e.publishing.Unlock()
+	if guesses := e.cfg.Sched.Guesses; guesses != nil && guesses.Settings.Lookup() {
+		stats.MostGuesses = min(guesses.Settings.Tokens, e.info.Lookahead)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	stats.Waiting += len(e.inbox)
@@ -49,6 +58,9 @@ func (l *life) publish(last bool) {
 	groups := append(e.published.Groups[:0], stats.Groups...)
 	e.published = sum(stats, &l.earlier)
 	e.published.Groups = groups
+	for i := range e.stepCosts {
+		e.stepCosts[i] = l.sched.StepCost(2 << i)
+	}
 }
 
 // sum adds the counters of an earlier scheduler to s.
@@ -63,5 +75,6 @@ func sum(s sched.Stats, before *sched.Stats) sched.Stats {
 	s.CacheQueries += before.CacheQueries
 	s.CacheHits += before.CacheHits
 	s.KV.Evicted += before.KV.Evicted
+	s.Guesses.Add(&before.Guesses)
 	return s
 }

@@ -32,6 +32,8 @@ type Times struct {
 	First     time.Time   // its first token arrived
 	Finished  time.Time   // it ended
 	Preempted []time.Time // its blocks were taken, to be computed again later; of many the first
+
+	Preemptions int // times that they were taken, all of them
 }
 
 // A Stream is the output of one request. One goroutine receives; any may stop it.
@@ -153,22 +155,25 @@ func (s *Stream) Settle() Usage {
 	return s.usage
 }
 
-// push delivers a token, on behalf of the loop, and reports whether it is the first of them. It
-// never waits for the reader.
-func (s *Stream) push(output *sched.Output, now time.Time) (first, given bool) {
+// push delivers the tokens of a step, on behalf of the loop, so that Recv returns them together; it
+// reports whether the first of all is among them. It never waits for the reader.
+func (s *Stream) push(outputs []sched.Output, now time.Time) (first, given bool) {
 	s.mu.Lock()
 	if s.settled {
 		s.mu.Unlock()
 		return false, false
 	}
 	if first = s.usage.Completion == 0; first {
-		s.scores = output.Scores
+		s.scores = outputs[0].Scores
 		s.usage.Cached, s.times.Scheduled, s.times.First = s.seq.Cached, s.seq.Scheduled, now
 		s.req.Tokens = nil // from here on it cannot begin again
 		s.req.Shown.Speak(s.seq.Cached)
 	}
-	s.usage.Completion++
-	s.unread = append(s.unread, Token{ID: output.Token, Logprobs: slices.Clone(output.Logprobs)})
+	s.usage.Completion += len(outputs)
+	s.times.Preemptions = s.seq.Preemptions // who stops it does not wait for leave
+	for i := range outputs {
+		s.unread = append(s.unread, Token{ID: outputs[i].Token, Logprobs: slices.Clone(outputs[i].Logprobs)})
+	}
 	s.mu.Unlock()
 	s.signal()
 	return first, true
@@ -179,7 +184,7 @@ func (s *Stream) push(output *sched.Output, now time.Time) (first, given bool) {
 func (s *Stream) leave() {
 	s.mu.Lock()
 	if s.seq != nil {
-		s.usage.Cached, s.times.Scheduled, s.times.Preempted = s.seq.Cached, s.seq.Scheduled, s.seq.Preempted
+		s.usage.Cached, s.times.Scheduled, s.times.Preempted, s.times.Preemptions = s.seq.Cached, s.seq.Scheduled, s.seq.Preempted, s.seq.Preemptions
 	}
 	s.seq = nil
 	s.mu.Unlock()

@@ -187,6 +187,8 @@ func (j *Job) settle(choice int, finish metrics.Finish) {
 	if usage := j.streams[choice].Settle(); usage.Completion > 0 {
 		sequence.Prompt, sequence.Cached = usage.Prompt, usage.Cached
 	}
+	_, _, times := j.streams[choice].End()
+	sequence.Preemptions = times.Preemptions
 	j.model.Metrics.Ended(sequence)
 }
 

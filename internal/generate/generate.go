@@ -20,7 +20,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"ossian/internal/board"
 	"ossian/internal/engine"
@@ -96,12 +95,13 @@ func (s *Service) forget(model *host.Model) {
 	}
 }
 
-// Find returns a lease of the model of that name, "" for the first, which the request that was
-// received then has to release. It may wait for the model's turn. The error is a *wire.Error,
-// or why there is no model now.
-func (s *Service) Find(ctx context.Context, name string, received time.Time) (*host.Lease, error) {
+// Find returns a lease of the model of that name, "" for the first, which the caller has to
+// release. It may wait for the model's turn, and is among the requests meanwhile. The error is a
+// *wire.Error, or why there is no model now.
+func (s *Service) Find(ctx context.Context, name string, caller board.Caller) (*host.Lease, error) {
 	lim := s.cfg.Limits()
-	lease, err := s.cfg.Host.Acquire(ctx, name, received.Add(min(lim.Time(limits.QueueWait), lim.Time(limits.RequestTime))))
+	caller.Board = s.cfg.Board
+	lease, err := s.cfg.Host.Acquire(ctx, name, caller.Received.Add(min(lim.Time(limits.QueueWait), lim.Time(limits.RequestTime))), caller)
 	switch {
 	case errors.Is(err, host.ErrNotFound):
 		return nil, s.NotFound(name)

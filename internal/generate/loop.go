@@ -3,9 +3,6 @@ package generate
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"ossian/internal/chat"
@@ -86,8 +83,9 @@ func pendingCall(asked *Pending) *stepCall {
 	return &stepCall{ToolCall: ToolCall{Recipient: asked.Recipient, Arguments: asked.Arguments, Approval: asked.ID, Declined: asked.Declined}, result: asked.Reason}
 }
 
-// act does what comes next for an answer whose step has ended with calls: it answers the next
-// of them, begins the next step, or ends the answer.
+// act does what comes next for an answer whose step has ended with calls: it runs the next of them
+// and those that need not wait for it, takes what they gave, begins the next step, or ends the
+// answer.
 func (j *Job) act(choice int) error {
 	err := j.answerCalls(choice)
 	if j.answers[choice].Done {
@@ -101,9 +99,17 @@ func (j *Job) answerCalls(choice int) error {
 	t := answer.turn
 	j.out.Open(choice)
 	j.begin(choice)
+	t.tell(answer)
 	for call := t.next(); call != nil && !answer.Done; call = t.next() {
-		if j.answerCall(choice, call) {
+		switch {
+		case call.gave != nil:
+			t.answer(answer, call, &call.gave.result)
+			call.result = call.gave.text
+		case call.started:
+			j.runBeside(choice)
 			return j.tell(choice)
+		default:
+			j.answerCall(choice, call)
 		}
 	}
 	if err := j.tell(choice); err != nil || answer.Done {
@@ -124,163 +130,6 @@ func (j *Job) tell(choice int) error {
 	return err
 }
 
-// answerCall answers a call, ends the answer, or reports that the call runs.
-func (j *Job) answerCall(choice int, call *stepCall) (runs bool) {
-	answer := j.answers[choice]
-	t := answer.turn
-	call.id = callID()
-	if t.pending {
-		t.begin(answer, call)
-		if call.Arguments != "" {
-			answer.Deltas = append(answer.Deltas, Delta{Field: ToolArguments, Text: call.Arguments, Tool: call.first})
-		}
-	}
-	switch text := ""; {
-	case j.asked > 0 && answer.Tokens >= j.asked: // nobody could read what the call gives
-		answer.finish(wire.FinishLength, wire.StopReason{})
-	case t.in == muteAll && !t.pending: // in spite of all that was done against it
-		answer.finish(wire.FinishStop, wire.StopReason{})
-	case call.Declined:
-		if text = declinedText; call.result != "" {
-			text += " " + call.result
-		}
-		t.answer(answer, call, &tools.Result{Text: text, Outcome: tools.Cancelled})
-	case call.unknown:
-		if t.unknown++; t.unknown > maxUnknown {
-			t.held = muteAll
-		}
-		t.answer(answer, call, &tools.Result{Text: "Error: tool " + shorten(call.Recipient) + " is not available. Available tools: " + j.offered(), Outcome: tools.Misused})
-	case call.Approval == "" && call.Offer != nil && call.Offer.Approve != nil && call.Offer.Approve(call.Tool):
-		t.ask(answer, call)
-		answer.finish(wire.FinishStop, wire.StopReason{})
-	case !t.pending && (t.in == muteBuiltins || t.held == muteAll || j.usedUp(t)):
-		t.held = max(t.held, t.in+1)
-		t.answer(answer, call, &tools.Result{Text: usedUpText, Outcome: tools.Failed})
-	case call.Offer != nil && call.Offer.Kind == tools.Python && int64(t.python) >= j.service.cfg.Limits()[limits.PythonCalls]:
-		j.service.cfg.Metrics.Refused(limits.PythonCalls.String())
-		t.answer(answer, call, &tools.Result{Text: noMorePythonText, Outcome: tools.Failed})
-	default:
-		t.run++
-		if call.Offer != nil && call.Offer.Kind == tools.Python {
-			t.python++
-		}
-		answer.Deltas = append(answer.Deltas, Delta{Field: ToolRuns, Tool: call.told()})
-		j.runCall(choice, call)
-		return true
-	}
-	return false
-}
-
-// usedUp reports whether an answer has had all calls that it may have.
-func (j *Job) usedUp(t *turn) bool {
-	most := j.service.cfg.Limits()[limits.ToolCalls]
-	if j.loop.MaxCalls != nil {
-		most = min(most, *j.loop.MaxCalls)
-	}
-	return int64(t.run) >= most
-}
-
-// offered names what may be called, for the model.
-func (j *Job) offered() (names string) {
-	add := func(name string) {
-		if names != "" {
-			names += ", "
-		}
-		names += name
-	}
-	for _, space := range j.loop.Conversation.Builtins {
-		if len(space.Tools) == 0 {
-			add(space.Name)
-		}
-		for i := range space.Tools {
-			add(space.Name + "." + space.Tools[i].Name)
-		}
-	}
-	for i := range j.loop.Conversation.Tools {
-		add(j.loop.Conversation.Tools[i].Name)
-	}
-	return names
-}
-
-// shorten keeps what a model made up from filling its context.
-func shorten(name string) string { return fmt.Sprintf("%.100s", name) }
-
-var callCount atomic.Uint64
-
-// callID returns an id that no other call of this process has.
-func callID() string { return "call-" + strconv.FormatUint(callCount.Add(1), 36) }
-
-// A ran is what a call gave, in the form in which the model gets to read it.
-type ran struct {
-	result tools.Result
-	text   string
-	lost   bool // the session did not end in time
-}
-
-// runCall runs a call beside the job, which gets an arrival. The call ends with the job and
-// with the time that the answer has; of a session that goes on nevertheless nobody waits for
-// the end, and whoever has the box then closes it.
-func (j *Job) runCall(choice int, call *stepCall) {
-	t := j.answers[choice].turn
-	ctx, cancel := context.WithDeadline(j.loop.ctx, j.loop.deadline)
-	ended := make(chan tools.Result, 1)
-	running := make(chan struct{})
-	t.running, call.began = running, time.Now()
-	go func() {
-		defer close(running)
-		ended <- j.called(ctx, t.box, call)
-	}()
-	j.pumps.Go(func() {
-		defer cancel()
-		var got ran
-		select {
-		case got.result = <-ended:
-		case <-ctx.Done():
-			select {
-			case got.result = <-ended:
-			case <-j.loop.ctx.Done(): // nobody wants it
-				return
-			case <-time.After(lostAfter):
-				got.result, got.lost = tools.Result{Text: "Error: the tool did not end in time.", Outcome: tools.TimedOut}, true
-			}
-		}
-		got.text = cutResult(j.model.Tokenizer, got.result.Text, int(j.service.cfg.Limits()[limits.ToolResultTokens]))
-		if len(got.text) != len(got.result.Text) {
-			j.service.cfg.Metrics.ToolResultCut()
-		}
-		select {
-		case j.many <- arrival{index: choice, ran: &got}:
-		case <-j.loop.ctx.Done():
-		}
-	})
-}
-
-// called runs a call. A panic of a tool is the end of the call alone.
-func (j *Job) called(ctx context.Context, box *tools.Box, call *stepCall) (result tools.Result) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			j.service.cfg.Log.Error("a tool panicked", "tool", call.Recipient, "panic", fault)
-			result = tools.Result{Text: "Error: the tool failed.", Outcome: tools.Broken}
-		}
-	}()
-	return box.Call(ctx, call.id, call.Recipient, call.Arguments)
-}
-
-// gave takes what a call gave.
-func (j *Job) gave(choice int, got *ran) error {
-	answer := j.answers[choice]
-	t := answer.turn
-	call := t.next()
-	j.tellCalled(call, got.result.Outcome)
-	if t.lost = got.lost; t.lost {
-		t.cites.flush(answer)
-		t.held, t.cites, answer.Tools = muteAll, nil, nil
-	}
-	t.answer(answer, call, &got.result)
-	call.result = got.text
-	return j.act(choice)
-}
-
 // nextStep gives the engine the next step of an answer.
 func (j *Job) nextStep(choice int) error {
 	answer := j.answers[choice]
@@ -293,7 +142,7 @@ func (j *Job) nextStep(choice int) error {
 	steps, lim := len(answer.Steps), j.service.cfg.Limits()
 	if int64(steps)+1 >= lim[limits.ToolSteps] || !time.Now().Before(j.loop.deadline) {
 		t.held = muteAll
-	} else if t.held == muteNone && j.usedUp(t) {
+	} else if t.held == muteNone && j.usedUp(t, 0) {
 		t.held = muteBuiltins
 	}
 	ids, err := j.extend(answer)
@@ -531,9 +380,7 @@ func (j *Job) endLoop() {
 	closed := make(chan struct{}, len(j.answers))
 	for _, answer := range j.answers {
 		go func() {
-			if running := answer.turn.running; running != nil {
-				<-running
-			}
+			answer.turn.runs.Wait()
 			answer.turn.box.Close()
 			closed <- struct{}{}
 		}()

@@ -216,7 +216,7 @@ func TestPending(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer job.Close()
-			want := `begins:0[browser.open] with:0[{"id":1}] runs:0[{"id":1}] ends:0[<open {"id":1}>] begins:1[browser.search] with:1[{}] ends:1[The user declined this tool call. Not now.]`
+			want := `begins:0[browser.open] with:0[{"id":1}] begins:1[browser.search] with:1[{}] runs:0[{"id":1}] ends:0[<open {"id":1}>] ends:1[The user declined this tool call. Not now.]`
 			if got := closed(&out.story[0]); !strings.HasPrefix(got, want) {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}

@@ -28,8 +28,8 @@ func qwenTalk(thinks string) []string {
 	}
 }
 
-const qwenStory = `reasoning[Look it up.] begins:0[browser.search] with:0[{"query":"x"}] begins:1[python] with:1[1+1] runs:0[{"query":"x"}] ends:0[<search {"query":"x"}>] ` +
-	`runs:1[1+1] ends:1[< 1+1>] reasoning[
+const qwenStory = `reasoning[Look it up.] begins:0[browser.search] with:0[{"query":"x"}] begins:1[python] with:1[1+1] runs:0[{"query":"x"}] runs:1[1+1] ` +
+	`ends:0[<search {"query":"x"}>] ends:1[< 1+1>] reasoning[
 Done.] content[It is 2.] stop.`
 
 // talk is a conversation that a family plays, and what an output is told of it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ossian/internal/chat"
+	"ossian/internal/chat/mask"
 	"ossian/internal/host"
 	"ossian/internal/sched"
 	"ossian/internal/wire"
@@ -106,6 +107,17 @@ func (f *filter) Accept(id int32) error {
 	return nil
 }
 
+// Ahead implements sched.Constraint.
+func (f *filter) Ahead(guesses []int32, masks [][]uint64) int {
+	return mask.Ahead(f.copy(), guesses, masks)
+}
+
+func (f *filter) copy() *filter {
+	out := *f
+	out.tail = slices.Clone(f.tail)
+	return &out
+}
+
 // merge returns what makes constraints of a format, which may be nil, and of a filter of
 // its texts, likewise.
 func merge(format, filter Constraints) Constraints {
@@ -152,4 +164,16 @@ func (c *both) Accept(id int32) error {
 		return err
 	}
 	return c.filter.Accept(id)
+}
+
+// Ahead implements sched.Constraint.
+func (c *both) Ahead(guesses []int32, masks [][]uint64) int {
+	format, copies := c.format.(chat.Constraint)
+	filter, narrows := c.filter.(*filter)
+	if !copies || !narrows {
+		return 0
+	}
+	ahead := &both{format: format.Copy(), filter: filter.copy()}
+	ahead.framed, _ = ahead.format.(chat.Framed)
+	return mask.Ahead(ahead, guesses, masks)
 }

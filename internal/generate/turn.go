@@ -3,6 +3,7 @@ package generate
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"ossian/internal/chat"
@@ -13,8 +14,8 @@ import (
 // A turn is what an answer with built-in tools has beside its text: the calls of the step, and
 // the conversation as the model knows it by now.
 //
-// The step is sampled, then its calls are answered one after another, then the next one begins;
-// with calls that nobody answers the answer ends:
+// The step is sampled, then its calls are answered in their order, those that are independent side
+// by side, then the next one begins; with calls that nobody answers the answer ends:
 //
 //	sampled, read → (Answer.paused) calls answered → next → sampled, read … → finish
 type turn struct {
@@ -41,14 +42,16 @@ type turn struct {
 	thought   int  // ids of reasoning
 	spoke     bool // there was text, reasoned: reasoning: more of it begins a line
 	reasoned  bool
-	pending   bool          // the calls are those of the conversation
-	used      []stepUsage   // of the steps that have ended
-	times     engine.Times  // of the first of them
-	prompt    []int32       // of the step
-	submitted bool          // the engine has the step
-	fresh     bool          // no token of a later step has come
-	running   chan struct{} // closed when the latest call has ended; nil = none has begun
-	lost      bool          // a session does not end: nobody touches the box
+	pending   bool           // the calls are those of the conversation
+	told      bool           // of them
+	used      []stepUsage    // of the steps that have ended
+	times     engine.Times   // of the first of them
+	prompt    []int32        // of the step
+	submitted bool           // the engine has the step
+	fresh     bool           // no token of a later step has come
+	runs      sync.WaitGroup // calls that have not ended
+	active    int            // calls whose end has not arrived
+	lost      bool           // a session does not end: nobody touches the box
 }
 
 // A mute says what a step may not call.
@@ -70,6 +73,8 @@ type stepCall struct {
 	id      string    // of the conversation, and of tools.Call
 	unknown bool      // nobody offered the tool, and nobody is told
 	began   time.Time // while it runs
+	started bool      // it has been run
+	gave    *ran      // what it gave, until its turn comes
 	result  string    // what the model gets to read
 	done    bool      // there is a result
 }

@@ -349,6 +349,17 @@ func (g *Grammar) Matcher() *Matcher {
 	return m
 }
 
+// Copy returns a matcher at the same place, nil of nil. Neither knows what the other reads.
+func (m *Matcher) Copy() *Matcher {
+	if m == nil {
+		return nil
+	}
+	out := &Matcher{grammar: m.grammar, parser: m.parser, at: m.at}
+	out.at.items, out.parser.fresh, out.parser.past = slices.Clone(m.at.items), nil, m.parser.past.Copy()
+	out.parser.shared = m.parser.position
+	return out
+}
+
 // Mask sets dst to the ids that may come next, one bit each; no bit is set when the
 // output is complete. If the grammar has so many readings that the mask would take more than
 // about 10 ms, these are tokens of one byte only, which can say the same. It fails with

@@ -273,8 +273,7 @@ func (m *masker) add(dst []uint64, part *fragment, at *origin, p *parser) bool {
 	if len(part.exits) == 0 || at == p.base {
 		return true
 	}
-	back, _ := p.returns(at)
-	for _, caller := range back {
+	for _, caller := range p.returns(at).resume {
 		if !m.add(dst, m.fragmentAfter(part, m.place(caller)), caller.origin, p) {
 			return false
 		}

@@ -55,6 +55,7 @@ type parser struct {
 	automaton *automaton
 	base      *origin
 	position  int       // number of the last set begun
+	shared    int       // origins up to that set are another parser's, which must not notice
 	fresh     []*origin // the origins of that set, one for each rule
 	pool      []*origin // when recycle is set: origins to use again, the first used of them in use
 	used      int
@@ -167,10 +168,10 @@ func (p *parser) close(dst *set, kids uint32) {
 			dst.exit = true
 		} else if ended && it.origin.position != dst.position { // what is empty was stepped over when compiling
 			// Begun at an earlier position, the rule has all its callers.
-			back, exit := p.returns(it.origin)
-			dst.exit = dst.exit || exit
-			if it.origin.follow&kids != 0 {
-				for _, caller := range back {
+			back := p.returns(it.origin)
+			dst.exit = dst.exit || back.exit
+			if back.follow&kids != 0 {
+				for _, caller := range back.resume {
 					if !p.repeats(caller) {
 						p.add(dst, caller)
 					}
@@ -261,15 +262,17 @@ func replace(items []item, from, to *origin) {
 	}
 }
 
-// returns is where matching goes on when the call has ended, and whether the base may end
+// returns fills in where matching goes on when the call has ended, and whether the base may end
 // with it. A caller that is at the end of its own rule is followed to its callers in turn,
-// so that a chain of ends takes one step in close.
-func (p *parser) returns(call *origin) ([]item, bool) {
+// so that a chain of ends takes one step in close. It does so in a copy of what is not its own.
+func (p *parser) returns(call *origin) *origin {
 	if call.resumeKnown {
-		return call.resume, call.exit
+		return call
 	}
-	out := call.callers
-	own := false // out is a copy
+	if call.position <= p.shared {
+		call = new(*call)
+	}
+	out := slices.Clip(call.callers) // so that appending copies
 	// The list grows while it is read. Loops of callers end: no item is in it twice.
 	for i := 0; i < len(out); i++ {
 		it := out[i]
@@ -284,9 +287,6 @@ func (p *parser) returns(call *origin) ([]item, bool) {
 			if slices.Contains(out, caller) {
 				continue
 			}
-			if !own {
-				out, own = slices.Clone(out), true
-			}
 			out = append(out, caller)
 		}
 		p.work += len(out)
@@ -299,7 +299,7 @@ func (p *parser) returns(call *origin) ([]item, bool) {
 		call.follow |= p.automaton.states[it.state].first
 	}
 	call.resume, call.resumeKnown = out, true
-	return call.resume, call.exit
+	return call
 }
 
 // open reports whether any byte may follow from.

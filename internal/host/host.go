@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"ossian/internal/chat"
+	"ossian/internal/draft"
 	"ossian/internal/engine"
 	"ossian/internal/metrics"
 	"ossian/internal/sample"
@@ -251,5 +252,24 @@ func Snapshot(eng *engine.Engine) metrics.Snapshot {
 		Accepted: stats.Accepted, Prompt: stats.Prompt, Generation: stats.Generated,
 		Cached: stats.Cached, PrefixQueries: stats.CacheQueries, PrefixHits: stats.CacheHits, Recomputed: stats.Recomputed,
 		Preemptions: stats.Preemptions, Steps: stats.Steps, Stalls: uint64(stats.Stalls), Starts: uint64(stats.Starts),
+		Guesses: guesses(&stats),
 	}
+}
+
+// guesses is what became of the guesses of an engine.
+func guesses(stats *engine.Stats) metrics.Guesses {
+	if stats.MostGuesses == 0 {
+		return metrics.Guesses{}
+	}
+	of := &stats.Guesses
+	counted := metrics.Guesses{Most: stats.MostGuesses, Rows: of.Rows, AcceptedAt: of.AcceptedAt[:], StepCosts: make(map[int]float64)}
+	for _, source := range []draft.Source{draft.FromIndex, draft.FromStore} {
+		accepted, unchecked := of.Accepted[source], of.Unchecked[source]
+		counted.Sources = append(counted.Sources, metrics.GuessedFrom{Source: source.String(), Accepted: accepted, Unchecked: unchecked,
+			Refused: of.Guessed[source] - accepted - unchecked})
+	}
+	for i, cost := range stats.StepCosts {
+		counted.StepCosts[2<<i] = cost
+	}
+	return counted
 }

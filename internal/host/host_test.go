@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/engine"
 	"ossian/internal/host"
 	"ossian/internal/runner"
@@ -29,10 +30,10 @@ func TestHostRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Acquire(t.Context(), "a", time.Now()); !errors.Is(err, host.ErrLoading) {
+	if _, err := h.Acquire(t.Context(), "a", time.Now(), board.Caller{}); !errors.Is(err, host.ErrLoading) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := h.Acquire(t.Context(), "b", time.Now()); !errors.Is(err, host.ErrNotFound) {
+	if _, err := h.Acquire(t.Context(), "b", time.Now(), board.Caller{}); !errors.Is(err, host.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 	want := errors.New("no weights")
@@ -164,7 +165,7 @@ func (r *rig) unload(model *host.Model, least time.Duration) {
 
 // use has a model for that long, and a token of it.
 func (r *rig) use(ctx context.Context, name string, d time.Duration) error {
-	lease, err := r.Acquire(ctx, name, time.Now().Add(time.Hour))
+	lease, err := r.Acquire(ctx, name, time.Now().Add(time.Hour), board.Caller{})
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func TestOPS6Turn(t *testing.T) {
 		for i := range began {
 			all.Go(func() {
 				time.Sleep(time.Duration(i)*time.Second + time.Millisecond)
-				lease, err := r.Acquire(t.Context(), "a", time.Now().Add(time.Hour))
+				lease, err := r.Acquire(t.Context(), "a", time.Now().Add(time.Hour), board.Caller{})
 				if err != nil {
 					t.Errorf("request %d: %v", i, err)
 					return
@@ -290,17 +291,26 @@ func TestOPS6Rest(t *testing.T) {
 			}
 		}
 		// c is held, b is asked for, and given up when c is closed already.
-		held, err := r.Acquire(t.Context(), "c", time.Now())
+		held, err := r.Acquire(t.Context(), "c", time.Now(), board.Caller{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, leave := context.WithTimeout(t.Context(), 12*time.Second)
 		defer leave()
-		go func() { _, _ = r.Acquire(ctx, "b", time.Now().Add(time.Hour)) }()
+		var shown board.Board
+		caller := board.Caller{Label: board.Label{ID: "waits"}, Tenant: 3, Received: time.Now(), Board: &shown}
+		go func() { _, _ = r.Acquire(ctx, "b", time.Now().Add(time.Hour), caller) }()
 		time.Sleep(11 * time.Second)
+		want := board.Entry{Label: board.Label{ID: "waits", Model: "b"}, State: board.Waiting, Tenant: 3, Age: 11 * time.Second}
+		if got := shown.Entries(time.Now()); len(got) != 1 || got[0] != want {
+			t.Errorf("the board has %+v, %+v wanted", got, want)
+		}
 		from := time.Now()
 		if err := r.use(t.Context(), "c", 0); err != nil || seconds(from) < .9 || seconds(from) > 1.2 {
 			t.Errorf("c, which had been closed, served after %.3f s: %v", seconds(from), err)
+		}
+		if got := shown.Entries(time.Now()); len(got) != 0 {
+			t.Errorf("who gave up is on the board: %+v", got)
 		}
 		held.Release()
 	})
@@ -393,7 +403,7 @@ func TestOPS6Failures(t *testing.T) {
 			all.Wait()
 		},
 		"queue": func(t *testing.T, r *rig) {
-			held, err := r.Acquire(t.Context(), "a", time.Now())
+			held, err := r.Acquire(t.Context(), "a", time.Now(), board.Caller{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -419,12 +429,12 @@ func TestOPS6Failures(t *testing.T) {
 			all.Wait()
 		},
 		"time": func(t *testing.T, r *rig) {
-			held, err := r.Acquire(t.Context(), "a", time.Now())
+			held, err := r.Acquire(t.Context(), "a", time.Now(), board.Caller{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			from := time.Now()
-			if _, err := r.Acquire(t.Context(), "b", from.Add(7*time.Second)); !errors.Is(err, host.ErrWaited) || seconds(from) != 7 {
+			if _, err := r.Acquire(t.Context(), "b", from.Add(7*time.Second), board.Caller{}); !errors.Is(err, host.ErrWaited) || seconds(from) != 7 {
 				t.Errorf("%v after %.1f s", err, seconds(from))
 			}
 			held.Release()

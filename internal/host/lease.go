@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"ossian/internal/board"
 	"ossian/internal/engine"
 )
 
@@ -40,10 +41,10 @@ func (h *Host) lend(e *entry) *Lease {
 }
 
 // Acquire returns a lease of the model of that name, "" = the first. Where there are several it
-// waits for the model's turn until by, in line with others, or until ctx ends; of a single one
-// that is not loaded the error is ErrLoading. Whoever holds a lease must not ask for another
-// one: that may wait for the end of the first.
-func (h *Host) Acquire(ctx context.Context, name string, by time.Time) (*Lease, error) {
+// waits for the model's turn until by, in line with others and with caller on its board, or until
+// ctx ends; of a single one that is not loaded the error is ErrLoading. Whoever holds a lease must
+// not ask for another one: that may wait for the end of the first.
+func (h *Host) Acquire(ctx context.Context, name string, by time.Time, caller board.Caller) (*Lease, error) {
 	h.mu.Lock()
 	e := h.lookup(name)
 	if e == nil {
@@ -68,6 +69,7 @@ func (h *Host) Acquire(ctx context.Context, name string, by time.Time) (*Lease, 
 	h.line++
 	h.settle(now)
 	h.mu.Unlock()
+	defer caller.Wait(e.Names[0]).Drop()
 	return h.wait(ctx, e, w, by)
 }
 

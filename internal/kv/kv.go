@@ -34,6 +34,8 @@ type Observer interface {
 	// Stored tells of the content of a block behind that of parent, 0 = at the beginning. Prefixes
 	// of different salts are different ones.
 	Stored(serial, parent, salt uint64, tokens []int32)
+	// Found tells that a sequence begins with what is in the block, and holds it.
+	Found(serial uint64)
 	// Removed tells that it is gone, and with it all behind it, of which it is told later or
 	// never. The block is not used for other tokens before that.
 	Removed(serial uint64)
@@ -140,6 +142,11 @@ func (m *Manager) Open(tokens []int32, salt uint64) *Table {
 	table.Cached, table.published, table.last, table.shared = blocks*m.blockSize, blocks, place{}, len(m.path)
 	if blocks > 0 {
 		table.last = m.index.place(m.path[blocks-1])
+	}
+	if m.observer != nil {
+		for _, number := range m.path[:blocks] {
+			m.observer.Found(m.index.nodes[number].serial)
+		}
 	}
 	return table
 }

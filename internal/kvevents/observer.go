@@ -61,6 +61,9 @@ func (o *Observer) tell(added *node, salt uint64, tokens []int32) {
 	o.events = append(o.events, made)
 }
 
+// Found implements kv.Observer: whoever knows the block knows it still.
+func (o *Observer) Found(uint64) {}
+
 // Removed implements kv.Observer.
 func (o *Observer) Removed(serial uint64) {
 	gone := o.nodes[serial]

@@ -66,6 +66,7 @@ const (
 	StoredAge
 	ToolSteps
 	ToolCalls
+	ToolParallel
 	ToolTime
 	ToolWall
 	ToolResultTokens
@@ -161,6 +162,7 @@ var table = [count]Limit{
 
 	ToolSteps:        {"tool-steps", Count, 64, 1, 4096, Refusals, "the engine against answers that call tools without end"},
 	ToolCalls:        {"tool-calls", Count, 128, 1, 65536, Refusals, "tools against one request"},
+	ToolParallel:     {"tool-parallel", Count, 8, 1, 1024, "ossian_tool_seconds", "tools against one answer; its calls that run side by side"},
 	ToolTime:         {"tool-time", Duration, 120 * second, 100, 10 * minute, "ossian_tool_seconds", "requests against tools that hang; one call"},
 	ToolWall:         {"tool-wall", Duration, 30 * minute, 1000, day, Refusals, "clients that wait; all steps of an answer with tools"},
 	ToolResultTokens: {"tool-result-tokens", Count, 8192, 16, mi, "ossian_tool_results_cut_total", "the context against one result"},

@@ -29,9 +29,10 @@ type Options struct {
 	NoVerify, Exact            bool
 	Activations                int
 
-	Seqs   int   // rows per step; 0 = 1. No flag: the command's own need
-	Blocks []int // KV pool of each group; nil = what Seqs sequences of MaxLen need
-	Keep   int   // tokens by which a later prompt may fall back behind what was computed without starting over
+	Seqs      int   // rows per step; 0 = 1. No flag, as of the others below: the command's own need
+	Lookahead int   // guesses that a row may carry
+	Blocks    []int // KV pool of each group; nil = what Seqs sequences of MaxLen need
+	Keep      int   // tokens by which a later prompt may fall back behind what was computed without starting over
 }
 
 // Flags adds the flags to a command's.
@@ -142,7 +143,7 @@ func (o *Options) Runner(ctx context.Context, checkpoint *ckpt.Model, status io.
 	if err != nil {
 		return nil, err
 	}
-	ask := model.Limits{MaxSeqs: max(o.Seqs, 1), MaxTokens: o.MaxTokens, MaxLen: o.MaxLen, Blocks: o.Blocks}
+	ask := model.Limits{MaxSeqs: max(o.Seqs, 1), MaxTokens: o.MaxTokens, MaxLen: o.MaxLen, Blocks: o.Blocks, Lookahead: loading.device.Lookahead(o.Lookahead)}
 	if ask.MaxTokens == 0 {
 		ask.MaxTokens = loading.device.Tokens(checkpoint, ask.MaxSeqs)
 	}

@@ -129,7 +129,7 @@ func (s *simulated) open(checkpoint *ckpt.Model, lim model.Limits) (runner.Runne
 	}
 	info := runner.Info{
 		Name: "sim/" + s.machine.Name, Vocab: checkpoint.Spec.Vocab, BlockSize: scenario.Engine.BlockSize, Groups: memory.Groups,
-		MaxSeqs: lim.MaxSeqs, MaxTokens: lim.MaxTokens, MaxLen: lim.MaxLen, Depth: 1,
+		MaxSeqs: lim.MaxSeqs, MaxTokens: lim.MaxTokens, MaxLen: lim.MaxLen, Depth: 1, Lookahead: lim.Lookahead,
 	}
 	if s.settings.Async != nil && *s.settings.Async {
 		info.Depth = 2

@@ -24,7 +24,9 @@ func testModel(s *Server) *Model {
 		Settings: map[string]string{"max_num_seqs": "4", "max_num_seqs_auto": "256", "engine": "another"},
 		Snapshot: func() Snapshot {
 			return Snapshot{Running: 2, Waiting: 3, WaitingTokens: 99, Groups: []Group{{Free: 50, Cached: 25, Held: 25}, {Free: 5, Held: 5}},
-				Accepted: 12, Prompt: 100, Cached: 40, Generation: 50, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1}
+				Accepted: 12, Prompt: 100, Cached: 40, Generation: 50, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1,
+				Guesses: Guesses{Most: 2, Rows: 5, AcceptedAt: []uint64{3, 1, 0}, StepCosts: map[int]float64{2: 1.25},
+					Sources: []GuessedFrom{{Source: "index", Accepted: 3, Refused: 2, Unchecked: 1}, {Source: "store", Accepted: 1, Refused: 1}}}}
 		}})
 }
 
@@ -115,7 +117,7 @@ func TestValues(t *testing.T) {
 	m := testModel(s)
 	base := time.Now()
 	at := func(ms int) time.Time { return base.Add(time.Duration(ms) * time.Millisecond) }
-	m.Ended(Sequence{Finish: FinishStop, Prompt: 100, Cached: 40})
+	m.Ended(Sequence{Finish: FinishStop, Prompt: 100, Cached: 40, Preemptions: 2})
 	m.Finished(&Request{Received: at(0), Queued: at(1), Scheduled: at(501), First: at(1001), Last: at(3001), Generated: 11, Largest: 11, Reasoning: 4, MaxTokens: 20, N: 1})
 	m.Ended(Sequence{Finish: FinishAbort}) // it got no token: neither counts its prompt
 	m.Finished(&Request{Received: at(0), Queued: at(0)})
@@ -163,10 +165,21 @@ func TestValues(t *testing.T) {
 		"vllm:request_params_max_tokens_count" + l + "1",
 		"vllm:time_to_first_token_seconds_sum" + l + "0.03",
 		"vllm:inter_token_latency_seconds_sum" + l + "0",
+		"vllm:request_num_preemptions_sum" + l + "2",
+		"vllm:request_num_preemptions_count" + l + "2",
+		`vllm:num_requests_waiting_by_reason{engine="0",model_name="tiny",reason="capacity"} 3`,
+		`vllm:num_requests_waiting_by_reason{engine="0",model_name="tiny",reason="deferred"} 0`,
+		`vllm:prompt_tokens_cached_by_source_total{engine="0",model_name="tiny",source="device"} 40`,
 		`vllm:iteration_tokens_total_bucket{engine="0",model_name="tiny",le="512"} 1`,
 		`vllm:iteration_tokens_total_bucket{engine="0",model_name="tiny",le="256"} 0`,
 		`ossian_kv_blocks{engine="0",group="0",model_name="tiny",state="cached"} 25`,
 		"ossian_reasoning_tokens_total" + l + "4",
+		"vllm:spec_decode_num_drafts_total" + l + "5",
+		"vllm:spec_decode_num_draft_tokens_total" + l + "8",
+		"vllm:spec_decode_num_accepted_tokens_total" + l + "4",
+		`vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="tiny",position="1"} 1`,
+		`ossian_guesses_total{engine="0",model_name="tiny",result="unchecked",source="index"} 1`,
+		`ossian_speculation_cost_ratio{engine="0",model_name="tiny",tokens="2"} 1.25`,
 		`ossian_parse_salvaged_total{engine="0",model_name="tiny",rule="S3"} 1`,
 		`http_requests_total{handler="/v1/models",method="other",status="5xx"} 1`,
 		`ossian_limit_refusals_total{limit="messages"} 1`,
@@ -185,6 +198,31 @@ func TestValues(t *testing.T) {
 	}
 	if open := scrape(t, s, "application/openmetrics-text"); !strings.HasSuffix(open, "# EOF\n") {
 		t.Error("no OpenMetrics on request")
+	}
+}
+
+// Guesses of an engine that has ended count on, and without any there are no series of them.
+func TestGuesses(t *testing.T) {
+	one := func(accepted uint64) Snapshot {
+		return Snapshot{Guesses: Guesses{Most: 1, Rows: accepted, AcceptedAt: []uint64{accepted}, Sources: []GuessedFrom{{Source: "index", Accepted: accepted}}}}
+	}
+	s := New(Config{})
+	cfg := ModelConfig{Name: "m", MaxLen: 64, BlockSize: 16, Snapshot: func() Snapshot { return one(3) }}
+	model := s.Model(cfg)
+	model.Rest()
+	const want = `vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} `
+	if text := scrape(t, s, ""); !strings.Contains(text, want+"3\n") {
+		t.Errorf("asleep, want %s3 in\n%s", want, text)
+	}
+	cfg.Snapshot = func() Snapshot { return one(4) }
+	s.Model(cfg)
+	if text := scrape(t, s, ""); !strings.Contains(text, want+"7\n") || !strings.Contains(text, `position="0"} 7`) {
+		t.Errorf("loaded again, want %s7 in\n%s", want, text)
+	}
+	other := New(Config{})
+	other.Model(ModelConfig{Name: "m", MaxLen: 64, BlockSize: 16, Snapshot: func() Snapshot { return Snapshot{} }})
+	if text := scrape(t, other, ""); strings.Contains(text, "spec_decode") || strings.Contains(text, "guesses") {
+		t.Errorf("series of guesses without any:\n%s", text)
 	}
 }
 
@@ -308,6 +346,9 @@ func TestRest(t *testing.T) {
 	m.Rest()
 	line = 4
 	expect("gone", 1, 5, 0, 4, false)
+	if text := scrape(t, s, ""); !strings.Contains(text, `reason="capacity"} 0`) || !strings.Contains(text, `reason="deferred"} 4`) {
+		t.Error("who waits for the model to be loaded is not told of as deferred")
+	}
 	if again := load(2, 10); again != m {
 		t.Error("the model has other metrics")
 	}

@@ -22,6 +22,8 @@ type Model struct {
 	ttft, itl, tpot                             []prometheus.Histogram // more than one with a hidden twin
 	e2e, queue, inference, prefill, decode      prometheus.Histogram
 	prompt, generation, largest, asked, n, comp prometheus.Histogram
+	preempted                                   prometheus.Histogram
+	lifetime, idle, gap                         prometheus.Histogram // of blocks
 	iteration, step                             prometheus.Histogram
 }
 
@@ -54,8 +56,11 @@ type Snapshot struct {
 	Recomputed                         uint64 // tokens computed again after preemption
 	Preemptions, Steps, Stalls, Starts uint64 // Starts: of the loop, 1 + restarts
 
+	Guesses Guesses
+
 	Asleep bool   // the model is not in memory
 	Loads  uint64 // times that it was brought there
+	InLine int    // of Waiting, those that wait for it to be in memory
 }
 
 // Group is the state of one group of KV blocks: free + cached + held = all.
@@ -91,6 +96,7 @@ const (
 type Sequence struct {
 	Finish         Finish
 	Prompt, Cached int // tokens; 0 if it got no token
+	Preemptions    int // times that its blocks were taken back
 }
 
 // Request is what is known about a request at its end. A time that is zero did not
@@ -108,6 +114,7 @@ var (
 	ttftBuckets    = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
 	itlBuckets     = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
 	requestBuckets = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+	blockBuckets   = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800}
 	stepBuckets    = []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30}
 )
 
@@ -157,6 +164,10 @@ func (s *Server) Model(cfg ModelConfig) *Model {
 		asked:      build.histogram("request_params_max_tokens", "max_tokens of a request.", tokens),
 		n:          build.histogram("request_params_n", "n of a request.", []float64{1, 2, 5, 10, 20}),
 		comp:       build.histogram("request_prefill_kv_computed_tokens", "The same without those that were cached.", tokens),
+		preempted:  build.histogram("request_num_preemptions", "Times that a sequence's blocks were taken back.", []float64{1, 2, 3, 4, 5, 10, 20}),
+		lifetime:   build.histogram("kv_block_lifetime_seconds", "Seconds that a block's content was cached, of one block in 16.", blockBuckets),
+		idle:       build.histogram("kv_block_idle_before_evict_seconds", "Seconds since a block was last made or found when its content was dropped, of one block in 16.", blockBuckets),
+		gap:        build.histogram("kv_block_reuse_gap_seconds", "Seconds since a block was last made or found when it was found, of one block in 16.", blockBuckets),
 		iteration:  build.histogram("iteration_tokens_total", "New tokens of a step.", powersOfTwo(8, 16384)),
 		step:       build.own("ossian_step_seconds", "Seconds of a step, from launch to collection.", stepBuckets),
 	}
@@ -241,6 +252,7 @@ func (m *Model) Ended(sequence Sequence) {
 	if counter := m.finished[sequence.Finish]; counter != nil {
 		counter.Inc()
 	}
+	m.preempted.Observe(float64(sequence.Preemptions))
 	if sequence.Prompt > 0 {
 		m.prompt.Observe(float64(sequence.Prompt))
 		m.comp.Observe(float64(sequence.Prompt - sequence.Cached))
@@ -287,6 +299,7 @@ type collector struct {
 	state  *state
 	rows   []row
 	blocks *prometheus.Desc // by group and state
+	guess  guessDescs
 }
 
 // A row is one sample of a snapshot.
@@ -299,7 +312,8 @@ type row struct {
 
 // newCollector returns the collector of a model: the table's rows.
 func newCollector(server *Server, labels prometheus.Labels) *collector {
-	made := &collector{state: &state{}, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels)}
+	made := &collector{state: &state{}, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels),
+		guess: newGuessDescs(server, labels)}
 	for _, entry := range table {
 		if entry.hidden && !server.hidden {
 			continue
@@ -354,6 +368,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- r.desc
 	}
 	ch <- c.blocks
+	c.guess.all(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -368,4 +383,5 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Cached), name, "cached")
 		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Held), name, "held")
 	}
+	c.guess.collect(ch, &snapshot.Guesses)
 }

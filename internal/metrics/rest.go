@@ -29,7 +29,8 @@ func (s *state) now() Snapshot {
 		total = s.engine()
 	}
 	if s.line != nil {
-		total.Waiting += s.line()
+		total.InLine = s.line()
+		total.Waiting += total.InLine
 	}
 	total.Loads = s.loads
 	total.count(&s.before)
@@ -38,6 +39,7 @@ func (s *state) now() Snapshot {
 
 // count adds the counters of other engines.
 func (s *Snapshot) count(other *Snapshot) {
+	s.Guesses.count(&other.Guesses)
 	for _, pair := range [...]struct {
 		to   *uint64
 		from uint64

@@ -70,11 +70,11 @@ func newInfo(s *Spec, lim Limits) (runner.Info, error) {
 	if len(lim.Blocks) != len(windows) {
 		return runner.Info{}, fmt.Errorf("model %s: %d KV pool sizes for %d groups", s.Name, len(lim.Blocks), len(windows))
 	}
-	if lim.MaxSeqs < 1 || lim.MaxTokens < 1 || lim.MaxLen < 1 || lim.BlockSize < 1 || lim.Depth < 0 {
+	if lim.MaxSeqs < 1 || lim.MaxTokens < 1 || lim.MaxLen < 1 || lim.BlockSize < 1 || lim.Depth < 0 || lim.Lookahead < 0 {
 		return runner.Info{}, fmt.Errorf("model %s: limits %+v: every one must be positive", s.Name, lim)
 	}
 	info := runner.Info{Vocab: s.Vocab, BlockSize: lim.BlockSize, MaxSeqs: lim.MaxSeqs,
-		MaxTokens: lim.MaxTokens, MaxLen: lim.MaxLen, Depth: max(lim.Depth, 1)}
+		MaxTokens: lim.MaxTokens, MaxLen: lim.MaxLen, Depth: max(lim.Depth, 1), Lookahead: lim.Lookahead}
 	for group, window := range windows {
 		info.Groups = append(info.Groups, runner.Group{Blocks: lim.Blocks[group], Window: window})
 	}
@@ -160,7 +160,7 @@ func (d *decoder) alloc(u *uploader, lim Limits) {
 	d.gateUp, d.inner = u.buf(tokens, 2*inner), u.buf(tokens, inner)
 	d.router = u.buf(tokens, spec.FFN.Experts)
 	d.ids, d.weights = u.buf(tokens, spec.FFN.TopK), u.buf(tokens, spec.FFN.TopK)
-	d.part = min(lim.MaxSeqs, lim.MaxTokens) // what steps that only sample need at most
+	d.part = lim.Outputs() // what steps that only sample need at most
 	d.picked, d.logits = u.buf(d.part, spec.Hidden), u.buf(d.part, spec.Vocab)
 }
 
@@ -206,7 +206,7 @@ func wanted(b *runner.Batch) (n int) {
 	for i := range b.Rows {
 		n += len(b.Rows[i].Targets)
 		if b.Rows[i].Sample {
-			n++
+			n += 1 + b.Rows[i].Guessed
 		}
 	}
 	return n

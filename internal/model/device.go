@@ -35,7 +35,17 @@ type Limits struct {
 	BlockSize int   // tokens per KV block
 	Blocks    []int // pool size of each KV group, in the order of Spec.Groups
 	Depth     int   // launched and uncollected steps; 0 = 1
+	Lookahead int   // guesses that a row may carry; 0 = none
 }
+
+// Outputs returns how many tokens of a step that has no prompts may have logits wanted: one for
+// each row, and where rows carry guesses one behind each, as far as a step of 64 goes.
+func (l *Limits) Outputs() int {
+	return min(l.MaxTokens, max(l.MaxSeqs, min(l.MaxSeqs*(1+l.Lookahead), 64)))
+}
+
+// MaxLookahead is the largest Limits.Lookahead.
+const MaxLookahead = 31
 
 // Check reports limits of a device for s that would make sizes overflow, or that are of another
 // model.
@@ -53,6 +63,9 @@ func (l *Limits) Check(s *Spec) error {
 	}
 	if l.Depth < 0 || l.Depth > 16 {
 		return fmt.Errorf("depth %d, outside [0, 16]", l.Depth)
+	}
+	if l.Lookahead < 0 || l.Lookahead > MaxLookahead {
+		return fmt.Errorf("lookahead %d, outside [0, %d]", l.Lookahead, MaxLookahead)
 	}
 	windows, _ := s.Groups()
 	if len(l.Blocks) != len(windows) {
@@ -73,9 +86,9 @@ func (l *Limits) Check(s *Spec) error {
 // Shapes: T = new tokens of the step, H = Hidden. A buffer holds rows of a fixed
 // width; the number of rows is that of the operation that wrote it last.
 //
-// Logits are wanted of the tokens with targets and of the last token of each row
-// that samples: row after row, in a row the targets first. They are computed R at a
-// time, as many as the buffer of logits holds.
+// Logits are wanted of the tokens with targets, and of the last known token of each row
+// that samples and its guesses: row after row, in a row the targets first. They are
+// computed R at a time, as many as the buffer of logits holds.
 type Device interface {
 	Name() string
 	Alloc(rows, width int) (Buf, error)              // float32 [rows, width] or what the device prefers

@@ -19,7 +19,7 @@ const (
 	fromFiles   = "it is read from the checkpoint: leave it out"
 	byThePlan   = "how weights lie in memory follows from the memory plan: leave it out"
 	formsServed = "an answer is held to a form by the server: ossian serve, and response_format in the request"
-	noDrafts    = "nothing is drafted: every token is the model's own; leave it out"
+	noDrafts    = "guesses are checked by a server: ossian serve --speculative-config; answers are the same with and without"
 	noAdapters  = "adapters are not read: merge them into the weights first"
 	noMedia     = "models here read text only, no pictures and no sound"
 	noVectors   = "Ossian generates text; it makes no embeddings and ranks nothing"
@@ -70,7 +70,7 @@ var foreignFlags = []foreignFlag{
 	{[]string{"guided-decoding-backend", "grammar-backend", "structured-outputs-config"}, "", "forms of output need no backend: leave it out"},
 	{[]string{"lora", "lora-modules", "enable-lora", "lora-paths", "lora-scaled"}, "", noAdapters},
 	{[]string{"embedding", "embeddings", "is-embedding", "rerank", "reranking", "pooling", "task"}, "", noVectors},
-	{[]string{"md", "model-draft", "draft", "draft-max", "draft-min", "speculative-config", "speculative-model", "speculative-algorithm", "num-speculative-tokens"}, "", noDrafts},
+	{[]string{"md", "model-draft", "draft", "draft-max", "draft-min", "speculative-config", "speculative-model", "speculative-algorithm", "num-speculative-tokens"}, "speculative-config", noDrafts},
 	{[]string{"rope-scaling", "rope-scale", "rope-freq-base", "rope-freq-scale", "rope-theta", "hf-overrides", "yarn-orig-ctx", "dtype", "torch-dtype", "quantization", "load-in-8bit", "load-in-4bit"}, "", fromFiles},
 	{[]string{"keepalive", "keep-alive"}, "", "a model stays loaded as long as its process runs: leave it out"},
 	{[]string{"nowordwrap"}, "", "lines are wrapped by the terminal: leave it out"},

@@ -38,6 +38,8 @@ func TestFlag(t *testing.T) {
 		{"model-path", serve, ": Ossian calls it --model"},
 		{"model-path", run, ": the model is named without a flag"},
 		{"mem-fraction-static", serve, ": Ossian calls it --gpu-memory-utilization"},
+		{"draft-max", append(serve, "--speculative-config"), ": Ossian calls it --speculative-config"},
+		{"speculative-config", run, "ossian serve --speculative-config"},
 		{"threds", run, "; did you mean --threads?"},
 		{"random-seed", run, ": Ossian calls it --seed"},
 		{"nothing-like-it", run, ""},

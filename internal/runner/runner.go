@@ -30,7 +30,7 @@ type Info struct {
 	MaxTokens int     // new tokens per batch
 	MaxLen    int     // tokens per sequence, prompt and output
 	Depth     int     // launched and uncollected batches, >= 1
-	Lookahead int     // extra tokens a row may return (speculation); > 0 only with Depth 1
+	Lookahead int     // guesses that a row may carry (Row.Guessed); 0 = none
 }
 
 // A Group is a set of layers that share one pool of KV blocks.
@@ -51,13 +51,34 @@ type Row struct {
 	Slot        int         // stable while the sequence is resident; unique in a batch
 	Start       int         // position of the first new token
 	Len         int         // number of new tokens, >= 1
-	Tables      [][]BlockID // [group][block]; covers Start+Len (+Lookahead) tokens. In a windowed group, blocks wholly before the window of position Start are never read and may be NoBlock.
+	Tables      [][]BlockID // [group][block]; covers Start+Len tokens. In a windowed group, blocks wholly before the window of position Start are never read and may be NoBlock.
 	Targets     []int32     // Targets[k], a known id, follows new token k: how likely was it? At most Len; needs Params
-	Sample      bool        // choose a token after the last new one
-	OutputIndex uint64      // index of that token in the output: the random counter
+	Sample      bool        // choose a token after the last known one, and go on while guesses hold
+	Guessed     int         // the last so many new tokens are guesses; needs Sample, < Len, no Targets
+	OutputIndex uint64      // index of the token after the last known one in the output: the random counter
 	Params      *sample.Params
-	History     []int32  // prompt and output so far, for penalties and scripts; may lack tokens that are still pending
-	Mask        []uint64 // allowed ids, one bit each; nil = all
+	History     []int32    // prompt and output so far, for penalties and scripts; may lack tokens that are still pending
+	Mask        []uint64   // ids allowed after the last known token, one bit each; nil = all
+	Masks       [][]uint64 // [Guessed] ids allowed behind each guess, each as Mask; nil = Mask holds there too
+}
+
+// MaskAt returns the mask of a place of the row: 0 is behind the last known token, 1 behind the
+// first guess.
+func (r *Row) MaskAt(place int) []uint64 {
+	if place == 0 || r.Masks == nil {
+		return r.Mask
+	}
+	return r.Masks[place-1]
+}
+
+// Held returns how many of the ids drawn behind a row's last known token and behind each of its
+// guesses are given: those up to the first that is not the guess in its place.
+func Held(drawn, guesses []int32) int {
+	held := 0
+	for held < len(guesses) && drawn[held] == guesses[held] {
+		held++
+	}
+	return held + 1
 }
 
 // A BlockID names a block of a group's pool.
@@ -67,13 +88,20 @@ type BlockID int32
 const NoBlock BlockID = -1
 
 // Pending in Batch.Tokens stands for the id that the previous batch samples
-// for the same slot and that the host does not know yet.
+// for the same slot and that the host does not know yet. Behind a row with guesses
+// there is none: where the next token lies is not known before it is collected.
 const Pending int32 = -1
 
 // A Result is what a step gave back.
+//
+// A row with guesses gives what as many rows of one token each would have given, one after
+// another: behind the last known token and behind each guess an id is drawn with its own
+// OutputIndex, history and mask, and those ids are given up to the first that is not the guess.
+// Keys and values of guesses that did not hold stay in their blocks: the next row of the sequence
+// starts at the first of them and writes over them.
 type Result struct {
-	Tokens   [][]int32          // [row]: none, one, or up to 1+Lookahead ids
-	Logprobs [][]sample.Logprob // [row]: chosen id first, then the most likely ones; nil when no row asked
+	Tokens   [][]int32          // [row]: none, or 1 to 1+Guessed ids
+	Logprobs [][]sample.Logprob // [row]: of each id, one after another: itself first, then the most likely ones; nil when no row asked
 	Scores   [][]sample.Score   // [row]: one for each target; nil when no row has any
 	Elapsed  time.Duration
 }
@@ -134,8 +162,8 @@ func Check(batch *Batch, info Info) error {
 		if err := checkOutputs(row, info.Vocab); err != nil {
 			return fmt.Errorf("row %d: %w", number, err)
 		}
-		if row.Mask != nil && len(row.Mask) < (info.Vocab+63)/64 {
-			return fmt.Errorf("row %d: mask has %d words, vocabulary needs %d", number, len(row.Mask), (info.Vocab+63)/64)
+		if err := checkGuesses(row, batch.Tokens[total-row.Len:total], info); err != nil {
+			return fmt.Errorf("row %d: %w", number, err)
 		}
 	}
 	if total != len(batch.Tokens) {
@@ -153,10 +181,36 @@ func checkOutputs(row *Row, vocab int) error {
 		return errors.New("has targets without parameters")
 	case len(row.Targets) > row.Len:
 		return fmt.Errorf("%d targets for %d tokens", len(row.Targets), row.Len)
+	case len(row.Targets) > 0 && row.Guessed > 0:
+		return fmt.Errorf("%d targets beside %d guesses", len(row.Targets), row.Guessed)
 	}
 	for at, id := range row.Targets {
 		if id < 0 || int(id) >= vocab {
 			return fmt.Errorf("target %d has id %d, vocabulary has %d", at, id, vocab)
+		}
+	}
+	return nil
+}
+
+// checkGuesses checks what a row with these tokens guesses, and its masks.
+func checkGuesses(row *Row, tokens []int32, info Info) error {
+	switch {
+	case row.Guessed < 0 || row.Guessed > info.Lookahead || row.Guessed >= row.Len:
+		return fmt.Errorf("%d of %d tokens are guesses, at most %d may be", row.Guessed, row.Len, min(info.Lookahead, row.Len-1))
+	case row.Guessed > 0 && !row.Sample:
+		return fmt.Errorf("%d guesses in a row that does not sample", row.Guessed)
+	case row.Guessed > 0 && tokens[row.Len-1] == Pending:
+		return errors.New("a guess is pending")
+	case row.Masks != nil && len(row.Masks) != row.Guessed:
+		return fmt.Errorf("%d masks behind %d guesses", len(row.Masks), row.Guessed)
+	}
+	words := (info.Vocab + 63) / 64
+	if row.Mask != nil && len(row.Mask) < words {
+		return fmt.Errorf("mask has %d words, vocabulary needs %d", len(row.Mask), words)
+	}
+	for at, mask := range row.Masks {
+		if mask != nil && len(mask) < words {
+			return fmt.Errorf("mask behind guess %d has %d words, vocabulary needs %d", at, len(mask), words)
 		}
 	}
 	return nil
@@ -167,11 +221,7 @@ func checkTables(row *Row, info Info) error {
 	if len(row.Tables) != len(info.Groups) {
 		return fmt.Errorf("%d block tables, %d groups", len(row.Tables), len(info.Groups))
 	}
-	// The blocks of a lookahead are needed where ids may come back.
 	end := row.Start + row.Len
-	if row.Sample {
-		end += info.Lookahead
-	}
 	need := (end + info.BlockSize - 1) / info.BlockSize
 	for group, table := range row.Tables {
 		if len(table) < need {

@@ -20,6 +20,23 @@ func batch() *Batch {
 	}}
 }
 
+// guess lets the second row of batch carry two guesses.
+func guess(b *Batch, i *Info) {
+	b.Tokens = []int32{0, 1, 2, 3, 99, 7, 8, 9, Pending}
+	b.Rows[1].Len, b.Rows[1].Guessed, i.Lookahead = 3, 2, 2
+}
+
+func TestHeld(t *testing.T) {
+	for _, tt := range []struct {
+		drawn, guesses []int32
+		want           int
+	}{{[]int32{5}, nil, 1}, {[]int32{5, 6, 7}, []int32{5, 6}, 3}, {[]int32{5, 6, 7}, []int32{5, 9}, 2}, {[]int32{5, 6, 7}, []int32{9, 6}, 1}} {
+		if got := Held(tt.drawn, tt.guesses); got != tt.want {
+			t.Errorf("Held(%v, %v) = %d, want %d", tt.drawn, tt.guesses, got, tt.want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -46,10 +63,18 @@ func TestCheck(t *testing.T) {
 		{"pending at the first position", func(b *Batch, _ *Info) { b.Rows[2].Start = 0 }, "row 2: token 0 has id -1"},
 		{"too few tables", func(b *Batch, _ *Info) { b.Rows[0].Tables = b.Rows[0].Tables[:1] }, "row 0: 1 block tables, 2 groups"},
 		{"table too short", func(b *Batch, _ *Info) { b.Rows[0].Tables[1] = []BlockID{0} }, "row 0: group 1: table has 1 blocks, 5 tokens need 2"},
-		{"no room for lookahead", func(_ *Batch, i *Info) { i.Lookahead = 4 }, "row 1: group 0: table has 3 blocks, 13 tokens need 4"},
-		{"no lookahead without sampling", func(b *Batch, i *Info) {
-			b.Rows, b.Tokens, i.Lookahead = b.Rows[:1], b.Tokens[:5], 4
-		}, ""},
+		{"guesses", guess, ""},
+		{"guesses and masks", func(b *Batch, i *Info) { guess(b, i); b.Rows[1].Masks = [][]uint64{nil, make([]uint64, 2)} }, ""},
+		{"guesses of a runner that takes none", func(b *Batch, i *Info) { guess(b, i); i.Lookahead = 0 }, "row 1: 2 of 3 tokens are guesses, at most 0 may be"},
+		{"too many guesses", func(b *Batch, i *Info) { guess(b, i); i.Lookahead = 1 }, "row 1: 2 of 3 tokens are guesses, at most 1 may be"},
+		{"nothing but guesses", func(b *Batch, i *Info) { guess(b, i); b.Rows[1].Guessed = 3 }, "row 1: 3 of 3 tokens are guesses, at most 2 may be"},
+		{"negative guesses", func(b *Batch, _ *Info) { b.Rows[1].Guessed = -1 }, "row 1: -1 of 1 tokens are guesses"},
+		{"guesses without sampling", func(b *Batch, i *Info) { guess(b, i); b.Rows[1].Sample = false }, "row 1: 2 guesses in a row that does not sample"},
+		{"guesses beside targets", func(b *Batch, i *Info) { guess(b, i); b.Rows[1].Targets = []int32{1} }, "row 1: 1 targets beside 2 guesses"},
+		{"a pending guess", func(b *Batch, i *Info) { guess(b, i); b.Tokens[7] = Pending }, "row 1: a guess is pending"},
+		{"guesses without a block", func(b *Batch, i *Info) { guess(b, i); b.Rows[1].Start = 11 }, "row 1: group 0: table has 3 blocks, 14 tokens need 4"},
+		{"too few masks", func(b *Batch, i *Info) { guess(b, i); b.Rows[1].Masks = [][]uint64{nil} }, "row 1: 1 masks behind 2 guesses"},
+		{"short mask behind a guess", func(b *Batch, i *Info) { guess(b, i); b.Rows[1].Masks = [][]uint64{nil, {1}} }, "row 1: mask behind guess 1 has 1 words, vocabulary needs 2"},
 		{"block outside the pool", func(b *Batch, _ *Info) { b.Rows[1].Tables[0][2] = 10 }, "row 1: group 0: block 2 is 10, pool has 10"},
 		{"no block in a full group", func(b *Batch, _ *Info) { b.Rows[1].Tables[0][0] = NoBlock }, "row 1: group 0: block 0 is -1"},
 		{"no block inside the window", func(b *Batch, _ *Info) { b.Rows[1].Tables[1][1] = NoBlock }, "row 1: group 1: block 1 is -1"},
@@ -119,11 +144,14 @@ func FuzzCheck(f *testing.F) {
 			if flags&2 == 0 {
 				r.Params = &sample.Params{}
 			}
+			r.Guessed = flags >> 5 & 3
 			for range flags >> 2 & 7 {
 				r.Targets = append(r.Targets, int32(next()))
 			}
 			b.Rows = append(b.Rows, r)
 		}
+		info := info
+		info.Lookahead = 2
 		if Check(b, info) == nil {
 			execute(t, b)
 		}
@@ -134,7 +162,7 @@ func execute(t *testing.T, b *Batch) {
 	slots := make([]bool, info.MaxSeqs)
 	rest := b.Tokens
 	for _, r := range b.Rows {
-		if slots[r.Slot] || (r.Sample && r.Params == nil) {
+		if slots[r.Slot] || (r.Sample && r.Params == nil) || (r.Guessed > 0 && (!r.Sample || r.Guessed >= r.Len)) {
 			t.Fatalf("accepted: %+v", r)
 		}
 		slots[r.Slot] = true

@@ -101,13 +101,13 @@ func (s *Scheduler) allocate(seq *Seq, now time.Time) bool {
 	}
 	keep := 0 // blocks that must remain
 	for _, resident := range s.residents {
-		if !s.cfg.NoReserve && resident != nil && !s.kv.Holds(resident.table, resident.Prompt+resident.MaxTokens+s.info.Lookahead) {
+		if !s.cfg.NoReserve && resident != nil && !s.kv.Holds(resident.table, resident.Prompt+resident.MaxTokens) {
 			keep++
 		}
 	}
 	if s.kv.Free() > keep { // it takes at least one, so do not look up its prefix in vain
 		seq.table = s.kv.Open(seq.reusable(), seq.Salt)
-		if s.kv.Grow(seq.table, seq.table.Cached+1+s.info.Lookahead, s.footprint(seq), keep) {
+		if s.kv.Grow(seq.table, seq.table.Cached+1, s.footprint(seq), keep) {
 			return true
 		}
 		s.kv.Close(seq.table)

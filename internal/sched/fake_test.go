@@ -16,7 +16,6 @@ type fake struct {
 	groups  [][]cell         // [group][block·BlockSize + offset]
 	sampled map[int]int32    // slot: the last id that the last batch sampled for it
 	results []*runner.Result // launched and not collected
-	extra   uint64           // decides how many drafts are accepted
 	tokens  int              // computed
 }
 
@@ -115,6 +114,7 @@ func (f *fake) Launch(b *runner.Batch) error {
 	for n := range b.Rows {
 		r := &b.Rows[n]
 		var h uint64
+		var places []uint64 // hashes behind which ids are sampled
 		for p := r.Start; p < r.Start+r.Len; p++ {
 			id := b.Tokens[next]
 			next++
@@ -124,7 +124,7 @@ func (f *fake) Launch(b *runner.Batch) error {
 				if id, ok = f.sampled[r.Slot]; !ok {
 					return fmt.Errorf("row %d: the previous batch sampled nothing for slot %d", n, r.Slot)
 				}
-			case p >= len(r.History) || r.History[p] != id:
+			case p < r.Start+r.Len-r.Guessed && (p >= len(r.History) || r.History[p] != id):
 				return fmt.Errorf("row %d: history lacks token %d at position %d", n, id, p)
 			}
 			var err error
@@ -137,33 +137,21 @@ func (f *fake) Launch(b *runner.Batch) error {
 				}
 				res.Scores[n] = append(res.Scores[n], score(h, r.Targets[k], r.Params.TopPromptLogprobs))
 			}
+			if p >= r.Start+r.Len-1-r.Guessed {
+				places = append(places, h)
+			}
 		}
 		if r.Sample {
-			var err error
-			if res.Tokens[n], err = f.sample(r, h); err != nil {
-				return err
+			for place, h := range places {
+				res.Tokens[n] = append(res.Tokens[n], pick(h, f.info.Vocab, r.OutputIndex+uint64(place), r.Params, r.MaskAt(place)))
 			}
+			res.Tokens[n] = res.Tokens[n][:runner.Held(res.Tokens[n], b.Tokens[next-r.Guessed:next])]
 			sampled[r.Slot] = res.Tokens[n][len(res.Tokens[n])-1]
 			f.logprobs(res, b, n)
 		}
 	}
 	f.results, f.sampled = append(f.results, res), sampled
 	return nil
-}
-
-// sample chooses one id and, with lookahead, some more as a runner does whose drafts
-// are good: it knows no mask for them.
-func (f *fake) sample(r *runner.Row, h uint64) ([]int32, error) {
-	ids := []int32{pick(h, f.info.Vocab, r.OutputIndex, r.Params, r.Mask)}
-	f.extra = mix(f.extra + 1)
-	for k := range int(f.extra % uint64(f.info.Lookahead+1)) {
-		h, err := f.run(r, r.Start+r.Len+k, ids[k])
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, pick(h, f.info.Vocab, r.OutputIndex+uint64(k)+1, r.Params, nil))
-	}
-	return ids, nil
 }
 
 // logprobs reports each id with its own number, so that mixing them up shows.

@@ -41,6 +41,7 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 		s.budget = min(s.budget, speak+s.promptLimit)
 	}
 	s.fillPrompts(step, now)
+	s.guess(step)
 	if len(step.seqs) == 0 {
 		return nil
 	}
@@ -57,7 +58,7 @@ func (s *Scheduler) launchable(seq *Seq) int {
 		return 0
 	case seq.lastStep == s.planned+1: // steps count from 1, and this is the next one: it has a row already
 		return 0
-	case seq.pending > 0 && (seq.Constraint != nil || seq.lastStep != s.planned):
+	case seq.pending > 0 && (seq.Constraint != nil || seq.guessed || seq.lastStep != s.planned):
 		return 0 // needs an id that is neither known nor the previous step's
 	}
 	return len(seq.Tokens) + seq.pending - seq.launched
@@ -81,8 +82,8 @@ func (s *Scheduler) extend(step *step, seq *Seq, n int) {
 func (s *Scheduler) room(step *step, seq *Seq, n int) int {
 	for {
 		fits := s.kv.Fits(seq.table, s.footprint(seq), 0)
-		if taken := min(n, fits-s.info.Lookahead-seq.launched); taken > 0 {
-			s.kv.Grow(seq.table, seq.launched+taken+s.info.Lookahead, s.footprint(seq), 0)
+		if taken := min(n, fits-seq.launched); taken > 0 {
+			s.kv.Grow(seq.table, seq.launched+taken, s.footprint(seq), 0)
 			return taken
 		}
 		// Blocks will come free without a victim: of one that is leaving, or, where only windows
@@ -100,7 +101,7 @@ func (s *Scheduler) room(step *step, seq *Seq, n int) int {
 }
 
 // footprint is the number of tokens that seq needs blocks for sooner or later.
-func (s *Scheduler) footprint(seq *Seq) int { return len(seq.Tokens) + seq.pending + s.info.Lookahead }
+func (s *Scheduler) footprint(seq *Seq) int { return len(seq.Tokens) + seq.pending }
 
 // fillPrompts fills the step: one chunk at a time, of the tenant that was served least,
 // whether its sequence is resident or has to be admitted first.

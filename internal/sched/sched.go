@@ -24,6 +24,7 @@
 //	        3  prompts in chunks, of the tenant served least (next, queue.go), until the step
 //	           is full; a waiting sequence is admitted when it is its turn
 //	           in 2 and 3 whoever finds no block preempts: room (plan.go), victim (preempt.go)
+//	           in a step without prompts those of 2 may have guesses: guess (guess.go)
 //	the runner executes the batch; up to Depth of them are in flight
 //	Commit  4  for each row: sampled ids appended and judged, blocks offered to others, slot
 //	           and blocks taken from one that is leaving or ended
@@ -36,6 +37,7 @@ import (
 	"slices"
 	"time"
 
+	"ossian/internal/draft"
 	"ossian/internal/kv"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
@@ -53,6 +55,7 @@ type Scheduler struct {
 	capacity    int // Capacity
 	promptLimit int // LimitPrompts
 	kv          *kv.Manager
+	guesser     *guesser
 
 	seqs      map[uint64]*Seq // by ID; all that have not ended
 	tenants   []*tenant
@@ -82,9 +85,10 @@ type Scheduler struct {
 
 // A step is a planned batch and the memory it uses.
 type step struct {
-	batch  runner.Batch
-	seqs   []*Seq             // [row]
-	tables [][]runner.BlockID // [row·groups]: tables grow, what a batch covers does not
+	batch     runner.Batch
+	seqs      []*Seq             // [row]
+	tables    [][]runner.BlockID // [row·groups]: tables grow, what a batch covers does not
+	proposals []draft.Proposal   // [row]: where its guesses are from, if it has any
 }
 
 // New returns a scheduler for runners with that Info.
@@ -98,24 +102,21 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 	if info.MaxSeqs < 1 || info.MaxTokens < 1 || info.BlockSize < 1 || info.Vocab < 1 || info.Depth < 1 || info.Lookahead < 0 || len(info.Groups) == 0 {
 		return nil, fmt.Errorf("sched: runner %+v: numbers must be positive", info)
 	}
-	if info.Lookahead > 0 && info.Depth > 1 {
-		return nil, fmt.Errorf("sched: runner %s has lookahead %d at depth %d, expected depth 1", info.Name, info.Lookahead, info.Depth)
-	}
-	s := &Scheduler{cfg: cfg, info: info, capacity: info.MaxLen, seqs: make(map[uint64]*Seq)}
+	s := &Scheduler{cfg: cfg, info: info, capacity: info.MaxLen, seqs: make(map[uint64]*Seq), guesser: newGuesser(cfg.Guesses, &info)}
 	// A pool limits the length of a sequence unless all that its window needs fits.
 	for _, group := range info.Groups {
 		// So many blocks are touched by a window behind the last full block, the tokens
-		// since then, one more and the lookahead.
-		if least := (group.Window+info.Lookahead+2*info.BlockSize-3)/info.BlockSize + 1; group.Window == 0 || group.Blocks < least {
+		// since then and one more.
+		if least := (group.Window+2*info.BlockSize-3)/info.BlockSize + 1; group.Window == 0 || group.Blocks < least {
 			s.capacity = min(s.capacity, group.Blocks*info.BlockSize)
 		}
 	}
 	if err := s.share(); err != nil {
 		return nil, err
 	}
-	if s.capacity -= info.Lookahead; s.capacity < 2 {
-		return nil, fmt.Errorf("sched: runner %s: pools %v of blocks of %d tokens, sequences of %d, lookahead %d: not even two tokens fit",
-			info.Name, info.Groups, info.BlockSize, info.MaxLen, info.Lookahead)
+	if s.capacity < 2 {
+		return nil, fmt.Errorf("sched: runner %s: pools %v of blocks of %d tokens, sequences of %d: not even two tokens fit",
+			info.Name, info.Groups, info.BlockSize, info.MaxLen)
 	}
 	s.kv = kv.New(info.BlockSize, info.Groups, !cfg.NoPrefixCache)
 	s.kv.Share(cfg.SharedBlocks)
@@ -130,7 +131,7 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 		s.steps = append(s.steps, step{
 			batch:  runner.Batch{Tokens: make([]int32, 0, info.MaxTokens), Rows: make([]runner.Row, 0, rows)},
 			seqs:   make([]*Seq, 0, rows),
-			tables: make([][]runner.BlockID, rows*len(info.Groups))})
+			tables: make([][]runner.BlockID, rows*len(info.Groups)), proposals: make([]draft.Proposal, rows)})
 	}
 	return s, nil
 }
@@ -152,7 +153,7 @@ func (s *Scheduler) share() error {
 		if group.Window == 0 {
 			whole++
 		} else {
-			left -= (group.Window+s.info.Lookahead+2*s.info.BlockSize-3)/s.info.BlockSize + 1
+			left -= (group.Window+2*s.info.BlockSize-3)/s.info.BlockSize + 1
 		}
 	}
 	switch {
@@ -261,9 +262,12 @@ func (s *Scheduler) Commit(batch *runner.Batch, result *runner.Result, now time.
 	for i, seq := range step.seqs {
 		row := &batch.Rows[i]
 		seq.inFlight--
-		seq.committed += row.Len
+		seq.committed += row.Len - row.Guessed
 		if row.Sample {
 			seq.pending--
+		}
+		if row.Guessed > 0 {
+			s.judgeGuesses(seq, row, step.proposals[i], len(result.Tokens[i]))
 		}
 		if len(row.Targets) > 0 && seq.state != ended {
 			seq.score(row.Start, result.Scores[i])
@@ -272,9 +276,9 @@ func (s *Scheduler) Commit(batch *runner.Batch, result *runner.Result, now time.
 		case seq.state == ended:
 			s.stats.Dropped++
 		case row.Sample && result.Logprobs != nil:
-			s.accept(seq, row, result.Tokens[i], result.Logprobs[i])
+			s.accept(seq, result.Tokens[i], result.Logprobs[i])
 		case row.Sample:
-			s.accept(seq, row, result.Tokens[i], nil)
+			s.accept(seq, result.Tokens[i], nil)
 		}
 		// An id that came after the end was computed, but is not a token of seq.
 		s.kv.Publish(seq.table, seq.Tokens, min(seq.committed, len(seq.Tokens)))
@@ -285,11 +289,8 @@ func (s *Scheduler) Commit(batch *runner.Batch, result *runner.Result, now time.
 }
 
 // accept appends sampled ids to seq up to its first reason to end.
-func (s *Scheduler) accept(seq *Seq, row *runner.Row, ids []int32, logprobs []sample.Logprob) {
+func (s *Scheduler) accept(seq *Seq, ids []int32, logprobs []sample.Logprob) {
 	perID := len(logprobs) / max(len(ids), 1)
-	if row.Mask != nil {
-		ids = ids[:1] // the mask was of the first; the others are sampled again
-	}
 	for i, id := range ids {
 		output := Output{ID: seq.ID, Token: id}
 		if len(seq.Tokens) == seq.Prompt {
@@ -299,11 +300,12 @@ func (s *Scheduler) accept(seq *Seq, row *runner.Row, ids []int32, logprobs []sa
 		if i > 0 { // the runner has computed the id before to find this one
 			seq.launched++
 			seq.committed++
+			seq.mostLaunched = max(seq.mostLaunched, seq.launched)
 		}
 		if perID > 0 {
 			output.Logprobs = logprobs[i*perID : (i+1)*perID]
 		}
-		output.Finish, output.Err = seq.judge(id, s.info.Vocab)
+		output.Finish, output.Err = seq.judge(id, s.info.Vocab, i+1 < len(ids))
 		s.outputs = append(s.outputs, output)
 		if output.Finish != FinishNone {
 			s.end(seq)
@@ -352,6 +354,7 @@ func (s *Scheduler) end(seq *Seq) {
 	case running:
 		s.leaving++
 	}
+	s.keepOutput(seq)
 	seq.state = ended
 	seq.tenant.live--
 	delete(s.seqs, seq.ID)

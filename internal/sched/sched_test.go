@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ossian/internal/draft"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/soak"
@@ -18,20 +19,17 @@ import (
 type choose func(n int) int
 
 func randomInfo(c choose) runner.Info {
-	info := runner.Info{Name: "fake", Vocab: 30 + c(50), BlockSize: 1 + c(5), MaxSeqs: 1 + c(8), MaxTokens: 1 + c(40), Depth: 1 + c(3)}
-	if info.Depth == 1 {
-		info.Lookahead = c(4)
-	}
+	info := runner.Info{Name: "fake", Vocab: 30 + c(50), BlockSize: 1 + c(5), MaxSeqs: 1 + c(8), MaxTokens: 1 + c(40), Depth: 1 + c(3), Lookahead: c(6)}
 	groups := [][]int{{0}, {0}, {0, 1 + c(12)}, {1 + c(12), 0}, {1 + c(12)}, {3, 0, 1 + c(20)}}[c(6)]
-	blocks := 4 + info.Lookahead + c(40)
+	blocks := 4 + c(40)
 	for _, w := range groups {
 		g := runner.Group{Blocks: blocks + c(8), Window: w}
 		if w > 0 && c(2) == 0 { // what one sequence needs to go on at all, or little more
-			g.Blocks = (w+info.Lookahead+2*info.BlockSize-3)/info.BlockSize + 1 + c(4)
+			g.Blocks = (w+2*info.BlockSize-3)/info.BlockSize + 1 + c(4)
 		}
 		info.Groups = append(info.Groups, g)
 	}
-	info.MaxLen = max(2+info.Lookahead, blocks*info.BlockSize-c(5))
+	info.MaxLen = max(2, blocks*info.BlockSize-c(5))
 	return info
 }
 
@@ -68,6 +66,12 @@ func randomRequest(c choose, info runner.Info, now time.Time) *request {
 	return r
 }
 
+// guesses are of earlier text, so many a row.
+func guesses(n int, adaptive bool) *Guesses {
+	settings := &draft.Settings{Method: draft.Suffix, Tokens: n, Shortest: 2, Adaptive: adaptive, CachedRequests: 100}
+	return &Guesses{Settings: settings, Store: settings.NewStore(), Chooser: settings.NewChooser()}
+}
+
 // play adds, aborts and steps as chosen, then runs to the end and compares all with
 // the reference.
 func play(t *testing.T, c choose, requests, ops int) *world {
@@ -75,7 +79,7 @@ func play(t *testing.T, c choose, requests, ops int) *world {
 	info := randomInfo(c)
 	config := Config{ChunkLimit: c(3) * 3, NoPrefixCache: c(6) == 0, MaxQueue: 5 + c(20), NoReserve: c(4) == 0}
 	if c(4) == 0 {
-		config.SharedBlocks = 20 + 4*info.Lookahead + c(60)
+		config.SharedBlocks = 20 + c(60)
 		for _, group := range info.Groups { // a whole window of each must fit, and something beside them
 			config.SharedBlocks += group.Window
 		}
@@ -83,7 +87,9 @@ func play(t *testing.T, c choose, requests, ops int) *world {
 			info.Groups[g].Blocks = config.SharedBlocks
 		}
 	}
+	config.Guesses = guesses(1+c(7), c(4) == 0)
 	w := newWorld(t, config, info)
+	w.guessAnything(c)
 	for range ops {
 		if c(10) == 0 {
 			w.s.LimitPrompts(c(3) * 2)
@@ -142,6 +148,7 @@ func TestDET1Schedules(t *testing.T) {
 		total.Preemptions += st.Preemptions
 		total.CacheHits += st.CacheHits
 		total.Dropped += st.Dropped
+		total.Guesses.Add(&st.Guesses)
 		for _, tr := range w.traces {
 			finishes[tr.finish]++
 			if tr.aborted {
@@ -151,7 +158,11 @@ func TestDET1Schedules(t *testing.T) {
 	}
 	t.Logf("DET-1: %d random schedules, %d steps, %d preemptions, %d cached tokens, %d results dropped, finishes %v, %d aborted, 0 mismatches",
 		worlds, total.Steps, total.Preemptions, total.CacheHits, total.Dropped, finishes, aborts[FinishNone])
+	t.Logf("SPC-3: guesses %+v", total.Guesses)
 	n := uint64(worlds)
+	if right := total.Guesses.Accepted; min(right[draft.FromIndex], right[draft.FromStore]) < n || total.Guesses.Unchecked[draft.FromIndex] < n/4 {
+		t.Errorf("guesses %+v: too few to show anything", total.Guesses)
+	}
 	if total.Preemptions < n/3 || total.CacheHits < n || total.Dropped < n/4 || aborts[FinishNone] < worlds/4 ||
 		slices.Min(finishes[FinishStop:FinishAbort]) < worlds/2 || slices.Min(finishes[FinishDeadline:]) < worlds/20 {
 		t.Error("too little happened: these worlds prove nothing")
@@ -202,8 +213,8 @@ func TestNewRefuses(t *testing.T) {
 		{"negative chunk", func(c *Config, _ *runner.Info) { c.ChunkLimit = -1 }, "must not be negative"},
 		{"no rows", func(_ *Config, i *runner.Info) { i.MaxSeqs = 0 }, "must be positive"},
 		{"no groups", func(_ *Config, i *runner.Info) { i.Groups = nil }, "must be positive"},
-		{"lookahead and depth", func(_ *Config, i *runner.Info) { i.Lookahead, i.Depth = 1, 2 }, "expected depth 1"},
-		{"no room", func(_ *Config, i *runner.Info) { i.Lookahead = 63 }, "not even two tokens"},
+		{"negative lookahead", func(_ *Config, i *runner.Info) { i.Lookahead = -1 }, "must be positive"},
+		{"no room", func(_ *Config, i *runner.Info) { i.MaxLen = 1 }, "not even two tokens"},
 		{"no blocks", func(_ *Config, i *runner.Info) { i.Groups = []runner.Group{{Blocks: 64}, {Window: 8}} }, "not even two tokens"},
 		{"shared memory of another size", func(c *Config, i *runner.Info) { c.SharedBlocks, i.Groups = 63, []runner.Group{{Blocks: 64}} }, "expected as many"},
 		{"shared memory for windows alone", func(c *Config, i *runner.Info) {

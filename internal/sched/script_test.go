@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"ossian/internal/draft"
 	"ossian/internal/runner"
 )
 
@@ -141,7 +143,11 @@ func (s *script) pool(args map[string]string) {
 	}
 	info.MaxLen = n("len", info.Groups[0].Blocks*info.BlockSize)
 	_, off := args["nocache"]
-	s.w = newWorld(s.t, Config{ChunkLimit: n("chunk", 0), MaxQueue: n("queue", 0), NoPrefixCache: off}, info)
+	s.w = newWorld(s.t, Config{ChunkLimit: n("chunk", 0), MaxQueue: n("queue", 0), NoPrefixCache: off, Guesses: guesses(draft.MostTokens, false)}, info)
+	s.w.guess(func(right []int32, most int) []int32 { // so many that hold, and one that does not
+		right = right[:min(n("right", 0), len(right))]
+		return append(slices.Clone(right), 999)
+	}, func(int) int { return 0 })
 }
 
 func (s *script) add(name string, args map[string]string) string {
@@ -194,8 +200,8 @@ func (s *script) plan() string {
 		next := 0
 		for i, q := range l.seqs {
 			r := &b.Rows[i]
-			row := fmt.Sprintf("%s:%d+%d", s.names[q.ID], r.Start, r.Len)
-			if next += r.Len; b.Tokens[next-1] == runner.Pending {
+			row := fmt.Sprintf("%s:%d+%d", s.names[q.ID], r.Start, r.Len-r.Guessed)
+			if next += r.Len; r.Guessed == 0 && b.Tokens[next-1] == runner.Pending {
 				row += " pending"
 			}
 			if len(r.Targets) > 0 {
@@ -203,6 +209,9 @@ func (s *script) plan() string {
 			}
 			if r.Sample {
 				row += " sample"
+			}
+			if r.Guessed > 0 {
+				row += fmt.Sprintf(" %d guessed", r.Guessed)
 			}
 			rows = append(rows, row)
 			if fresh[q.ID] && q.Cached > 0 {

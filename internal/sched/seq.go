@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"ossian/internal/draft"
 	"ossian/internal/kv"
 	"ossian/internal/sample"
 )
@@ -26,6 +27,7 @@ type Seq struct {
 	Params     *sample.Params
 	Allowed    []uint64   // ids that may ever be chosen, one bit each; nil = all; may be shared, nobody writes to it
 	Constraint Constraint // nil = free
+	Prediction []int32    // ids, of the vocabulary, that the output may have parts of: they are guessed from; nil = none
 	Owner      any        // of whoever called Add: nobody looks at it here
 	Deadline   time.Time  // ends with FinishDeadline in the first Commit after it; zero = none
 	StartBy    time.Time  // the same, but only until it first has a slot; zero = none
@@ -53,6 +55,9 @@ type Seq struct {
 	pending      int            // of these, rows that sample
 	lastStep     uint64         // number of the last step with a row of it, from 1
 	mask         []uint64       // what may come next; nil = Allowed
+	masks        [][]uint64     // behind guesses: of its last row
+	guessed      bool           // a row in flight has guesses
+	index        *draft.Index   // of its tokens, as far as they have been looked at; nil = not at all
 	scored       int            // prompt tokens behind the first whose score is known, with Params.PromptLogprobs
 	scores       []sample.Score // of these, until they are given out
 	overtaken    int            // later ones admitted since it is blocked
@@ -74,6 +79,10 @@ type Constraint interface {
 	// Accept advances by an id that is not a stop id. An error ends the sequence
 	// with FinishError.
 	Accept(id int32) error
+	// Ahead returns how many of the guesses may come one after another, and sets as many of the
+	// masks to what Mask gives behind each; the caller sees to it that Mask allows the first. One
+	// behind which Mask fails or allows nothing does not count. The state stays as it is.
+	Ahead(guesses []int32, masks [][]uint64) int
 }
 
 // Finish says why a sequence ended.
@@ -126,6 +135,7 @@ type Config struct {
 	NoPrefixCache  bool           // compute every prompt in full
 	SharedBlocks   int            // blocks that all KV groups have together, 0 = each has its pool for itself
 	Observer       PrefixObserver // is told which prefixes are cached; nil = nobody is
+	Guesses        *Guesses       // what is guessed with; nil = nothing is guessed
 	NoReserve      bool           // admit where the prompt's blocks are there, and keep none for residents that will need more
 }
 
@@ -147,6 +157,8 @@ type Stats struct {
 	Recomputed   uint64 // tokens computed again after preemption
 	CacheQueries uint64 // prompt tokens of sequences that got their first row, looked up in the prefix cache
 	CacheHits    uint64 // of these, found
+
+	Guesses GuessStats
 }
 
 // A state says where a sequence stands; the comment of the package has the transitions.
@@ -216,7 +228,7 @@ func (seq *Seq) restrict(vocab int) error {
 		return fmt.Errorf("allowed ids have %d words, vocabulary needs %d", len(seq.Allowed), words)
 	}
 	mask := seq.Allowed // without a mask of its own
-	early := len(seq.Tokens)-seq.Prompt < seq.MinTokens && len(seq.Stops) > 0
+	early := seq.early(0)
 	if seq.Constraint != nil || early {
 		if seq.mask == nil {
 			seq.mask = make([]uint64, words)
@@ -232,6 +244,11 @@ func (seq *Seq) restrict(vocab int) error {
 	return nil
 }
 
+// early reports whether no stop id may come so many tokens behind the next one.
+func (seq *Seq) early(behind int) bool {
+	return len(seq.Tokens)-seq.Prompt+behind < seq.MinTokens && len(seq.Stops) > 0
+}
+
 // narrow sets the mask to what constraint, allowed ids and, early, stop ids leave.
 func (seq *Seq) narrow(vocab int, early bool) error {
 	if seq.Constraint != nil {
@@ -243,37 +260,42 @@ func (seq *Seq) narrow(vocab int, early bool) error {
 			seq.mask[i] = ^uint64(0)
 		}
 	}
-	if seq.Allowed != nil {
-		for i := range seq.mask {
-			seq.mask[i] &= seq.Allowed[i]
-		}
-	}
-	if used := vocab % 64; used > 0 { // bits beyond the vocabulary must not look allowed
-		seq.mask[len(seq.mask)-1] &= 1<<used - 1
-	}
-	// Too early for stop ids, unless the constraint allows nothing else.
-	if !early || (seq.Constraint != nil && seq.complete()) {
-		return nil
-	}
-	for _, id := range seq.Stops {
-		if id >= 0 && int(id) < vocab {
-			seq.mask[id/64] &^= 1 << (id % 64)
-		}
-	}
+	seq.limit(seq.mask, vocab, early)
 	return nil
 }
 
-// complete reports whether the mask allows stop ids and nothing else: what the
+// limit takes from a mask what allowed ids and, early, stop ids forbid.
+func (seq *Seq) limit(mask []uint64, vocab int, early bool) {
+	if seq.Allowed != nil {
+		for i := range mask {
+			mask[i] &= seq.Allowed[i]
+		}
+	}
+	if used := vocab % 64; used > 0 { // bits beyond the vocabulary must not look allowed
+		mask[len(mask)-1] &= 1<<used - 1
+	}
+	// Too early for stop ids, unless the constraint allows nothing else.
+	if !early || (seq.Constraint != nil && seq.complete(mask)) {
+		return
+	}
+	for _, id := range seq.Stops {
+		if id >= 0 && int(id) < vocab {
+			mask[id/64] &^= 1 << (id % 64)
+		}
+	}
+}
+
+// complete reports whether a mask allows stop ids and nothing else: what the
 // constraint describes is at its end, MinTokens or not.
-func (seq *Seq) complete() bool {
+func (seq *Seq) complete(mask []uint64) bool {
 	left := 0
-	for _, word := range seq.mask {
+	for _, word := range mask {
 		left += bits.OnesCount64(word)
 	}
 	if left == 0 || left > len(seq.Stops) {
 		return false
 	}
-	for i, word := range seq.mask {
+	for i, word := range mask {
 		for ; word != 0; word &= word - 1 {
 			if !slices.Contains(seq.Stops, int32(i*64+bits.TrailingZeros64(word))) {
 				return false
@@ -284,8 +306,9 @@ func (seq *Seq) complete() bool {
 }
 
 // judge decides what the last token of seq, id, means for it. The order matters: a stop
-// id is not told to the constraint, and the last token needs no mask behind it.
-func (seq *Seq) judge(id int32, vocab int) (Finish, error) {
+// id is not told to the constraint, and the last token needs no mask behind it, nor does one
+// that a guess was right about, for its mask was made.
+func (seq *Seq) judge(id int32, vocab int, masked bool) (Finish, error) {
 	number := len(seq.Tokens) - seq.Prompt
 	if slices.Contains(seq.Stops, id) { // masked before MinTokens
 		return FinishStop, nil
@@ -298,7 +321,7 @@ func (seq *Seq) judge(id int32, vocab int) (Finish, error) {
 	if number == seq.MaxTokens {
 		return FinishLength, nil
 	}
-	if seq.Constraint != nil {
+	if seq.Constraint != nil && !masked {
 		if err := seq.restrict(vocab); err != nil {
 			return FinishError, fmt.Errorf("sched: sequence %d, output %d: %w", seq.ID, number+1, err)
 		}

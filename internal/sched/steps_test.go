@@ -53,7 +53,7 @@ func (a *traffic) add(b traffic) {
 func busy(t *testing.T, seed uint64, steps int) (sum traffic) {
 	rng := rand.New(rand.NewPCG(seed, 6))
 	info := randomInfo(rng.IntN)
-	s, err := New(Config{ChunkLimit: rng.IntN(3) * 3, NoPrefixCache: rng.IntN(6) == 0, MaxQueue: 5 + rng.IntN(20)}, info)
+	s, err := New(Config{ChunkLimit: rng.IntN(3) * 3, NoPrefixCache: rng.IntN(6) == 0, MaxQueue: 5 + rng.IntN(20), Guesses: guesses(1+rng.IntN(7), rng.IntN(2) == 0)}, info)
 	if err != nil {
 		t.Fatal(err)
 	}

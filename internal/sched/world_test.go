@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"ossian/internal/draft"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
 )
@@ -67,6 +68,18 @@ func (c *rhyme) Accept(id int32) error {
 	return nil
 }
 
+// Ahead is by the definition, with a copy.
+func (c *rhyme) Ahead(guesses []int32, masks [][]uint64) int {
+	ahead := *c
+	for i, id := range guesses {
+		if ahead.Accept(id) != nil {
+			return i
+		}
+		ahead.Mask(masks[i])
+	}
+	return len(guesses)
+}
+
 // reference is what a request gets alone, without blocks, chunks, batches or masks.
 func (r *request) reference(info runner.Info) (out []int32, finish Finish, scores []sample.Score) {
 	cells := make([][]uint64, len(info.Groups))
@@ -118,8 +131,9 @@ type trace struct {
 	scores  []sample.Score
 	finish  Finish
 	aborted bool
-	step    int // of the first token
-	reached int // tokens launched so far
+	step    int     // of the first token
+	reached int     // tokens launched so far
+	alone   []int32 // what it gets alone, once somebody has asked
 }
 
 // A world drives a scheduler and a fake runner as the engine does, and checks
@@ -144,6 +158,37 @@ func newWorld(t *testing.T, cfg Config, info runner.Info) *world {
 		t.Fatal(err)
 	}
 	return &world{t: t, info: info, s: s, f: newFake(info), now: time.Unix(1000, 0)}
+}
+
+// guessAnything makes the scheduler guess what is right for a while, and then anything.
+func (w *world) guessAnything(chance choose) {
+	w.guess(func(right []int32, most int) []int32 {
+		count, good := most+1, chance(most+1) // one more than is asked for
+		if chance(3) == 0 {
+			count = chance(most + 2)
+		}
+		var ids []int32
+		for place := range count {
+			if place < min(good, len(right)) {
+				ids = append(ids, right[place])
+				continue
+			}
+			ids = append(ids, int32(chance(w.info.Vocab+2)-1)) // of the vocabulary or beside it
+		}
+		return ids
+	}, chance)
+}
+
+// guess makes the scheduler guess what propose makes of the ids that will come.
+func (w *world) guess(propose func(right []int32, most int) []int32, chance choose) {
+	w.s.guesser.propose = func(seq *Seq, dst []int32, most int) ([]int32, draft.Proposal) {
+		tr := w.traces[seq.ID]
+		if tr.alone == nil {
+			tr.alone, _, _ = tr.req.reference(w.info)
+		}
+		right := tr.alone[min(len(seq.Tokens)-seq.Prompt, len(tr.alone)):]
+		return append(dst, propose(right, most)...), draft.Proposal{Source: draft.Source(chance(2)), Match: 1 + chance(20)}
+	}
 }
 
 func (w *world) check(doing string) {
@@ -206,11 +251,12 @@ func (w *world) launch() *runner.Batch {
 	w.flight, w.given = append(w.flight, b), append(w.given, fmt.Sprint(*b))
 	for i, q := range w.s.steps[(w.s.planned-1)%uint64(len(w.s.steps))].seqs {
 		r, tr := &b.Rows[i], w.traces[q.ID]
-		if most := w.s.cfg.ChunkLimit; most > 0 && r.Len > most {
+		if most := w.s.cfg.ChunkLimit; most > 0 && r.Len-r.Guessed > most {
 			w.t.Fatalf("sequence %d has %d tokens in a step, at most %d may be", q.ID, r.Len, most)
 		}
-		w.again += max(min(r.Start+r.Len, tr.reached)-r.Start, 0)
-		tr.reached = max(tr.reached, r.Start+r.Len)
+		end := r.Start + r.Len - r.Guessed
+		w.again += max(min(end, tr.reached)-r.Start, 0)
+		tr.reached = max(tr.reached, end)
 	}
 	return b
 }
@@ -228,6 +274,11 @@ func (w *world) commit() []Output {
 	}
 	w.flight, w.given = w.flight[1:], w.given[1:]
 	w.steps++
+	for i, q := range w.s.steps[w.s.committed%uint64(len(w.s.steps))].seqs {
+		if r, tr := &b.Rows[i], w.traces[q.ID]; r.Guessed > 0 { // those that held are computed
+			tr.reached = max(tr.reached, r.Start+r.Len-r.Guessed+len(res.Tokens[i])-1)
+		}
+	}
 	out := w.s.Commit(b, res, w.now)
 	for _, row := range res.Scores { // it is the runner's again
 		for _, s := range row {

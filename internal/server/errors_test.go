@@ -193,7 +193,14 @@ func TestLIF7TooLong(t *testing.T) {
 
 func TestStrict(t *testing.T) {
 	g := start(t, setup{reply: hello, cfg: Config{Strict: true}})
-	wantError(t, g.post("/v1/chat/completions", `{`+hi+`,"chat_id":1}`), 400, "invalid_request_error", "unsupported_parameter", "chat_id")
+	for _, tt := range []struct{ path, body, code, param string }{
+		{chatsPath, `{` + hi + `,"chat_id":1}`, "unsupported_parameter", "chat_id"},
+		{chatsPath, `{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b","colour":1}]}`, "unsupported_parameter", "messages[1].colour"},
+		{"/v1/responses", `{"input":"Hi","tools":[` + cityFlat + `,{"type":"file_search"}]}`, "unsupported_parameter", "tools[1].file_search"},
+		{"/v1/responses", `{"input":"Hi","tools":[` + cityFlat + `,{"type":"web_search"}]}`, "unsupported_tool", "tools[1].type"},
+	} {
+		wantError(t, g.post(tt.path, tt.body), 400, "invalid_request_error", tt.code, tt.param)
+	}
 }
 
 // A format that panics stands for a fault of our own in one request.

@@ -122,6 +122,9 @@ func identities(got map[string]float64) string {
 	for _, pair := range []struct{ left, right string }{
 		{"vllm:prompt_tokens_by_source_total", "vllm:prompt_tokens_total"},
 		{"vllm:request_prompt_tokens_sum", "vllm:prompt_tokens_total"},
+		{"vllm:prompt_tokens_cached_by_source_total", "vllm:prefix_cache_hits_total"},
+		{"vllm:num_requests_waiting_by_reason", "vllm:num_requests_waiting"},
+		{"vllm:request_num_preemptions_count", "vllm:request_success_total"},
 	} {
 		if left, right := sum(pair.left), sum(pair.right); left != right {
 			return fmt.Sprintf("%s adds up to %v, %s to %v", pair.left, left, pair.right, right)
@@ -130,6 +133,9 @@ func identities(got map[string]float64) string {
 	computed, cached := sum("vllm:request_prefill_kv_computed_tokens_sum"), sum("vllm:prompt_tokens_cached_total")
 	if asked := sum("vllm:prompt_tokens_total"); computed+cached != asked {
 		return fmt.Sprintf("%v prompt tokens computed and %v cached, of %v", computed, cached, asked)
+	}
+	if each, all := sum("vllm:request_num_preemptions_sum"), sum("vllm:num_preemptions_total"); each > all || each == 0 && all > 10 { // who gave up may have been preempted since its last token
+		return fmt.Sprintf("%v preemptions, those of all sequences add up to %v", all, each)
 	}
 	ended, accepted := sum("vllm:request_success_total"), sum("ossian_requests_accepted_total")
 	if there := sum("vllm:num_requests_running") + sum("vllm:num_requests_waiting"); ended != accepted-there {

@@ -300,6 +300,54 @@ func TestServedItems(t *testing.T) {
 	}
 }
 
+// A GET has what its include names, though the response was made without: the same as one that was
+// made with it, whole, replayed, and followed from the background. What nobody knows is named.
+func TestStoredInclude(t *testing.T) {
+	t.Parallel()
+	g := serving(t, toolbox(), searches, opens, computes, looks, cites)
+	const tools = `"tools":[` + webTool + `,` + codeTool + `,` + shopTool + `]`
+	names := []string{"code_interpreter_call.outputs", "web_search_call.action.sources", "web_search_call.results"}
+	query := "include=" + names[0] + "&include[]=" + names[1] + "," + names[2]
+	for _, more := range []string{"", `,"background":true`} {
+		made := func(include string) (id string) {
+			id = responded(t, g.post("/v1/responses", `{"input":"Hi",`+tools+include+more+`}`))["id"].(string)
+			return g.await(id, "completed")["id"].(string)
+		}
+		with, without := made(`,"include":["`+strings.Join(names, `","`)+`"]`), made("")
+		want := alike(responded(t, g.do("GET", "/v1/responses/"+with, "")))["output"]
+		for _, of := range []string{with, without} {
+			if got := alike(responded(t, g.do("GET", "/v1/responses/"+of+"?"+query, "")))["output"]; !reflect.DeepEqual(got, want) {
+				t.Errorf("background %q: got %v\nwant %v", more, got, want)
+			}
+			events := streamed(t, g.do("GET", "/v1/responses/"+of+"?stream=true&"+query, ""))
+			if got := alike(fold(t, events))["output"]; !reflect.DeepEqual(got, want) {
+				t.Errorf("background %q, streamed: got %v\nwant %v", more, got, want)
+			}
+		}
+		plain := responded(t, g.do("GET", "/v1/responses/"+without, ""))
+		if text := fmt.Sprint(plain); strings.Contains(text, "in full") || strings.Contains(text, "https://example.com/b") {
+			t.Errorf("nobody asked for all of %s", text)
+		}
+		one := responded(t, g.do("GET", "/v1/responses/"+without+"?include="+names[0], ""))
+		if text := fmt.Sprint(one); !strings.Contains(text, "1+1 gives 0, in full") || strings.Contains(text, "https://example.com/b") {
+			t.Errorf("with outputs alone: %s", text)
+		}
+	}
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi",`+tools+`}`))["id"].(string)
+	r := g.do("GET", "/v1/responses/"+id+"?include=odd&include=reasoning.encrypted_content", "")
+	if got := r.header.Get("x-ossian-ignored"); got != "include.odd" {
+		t.Errorf("ignored %q", got)
+	}
+	sealed, _ := at(responded(t, r), "output", 1, "encrypted_content").(string)
+	text := at(responded(t, r), "output", 1, "content", 0, "text").(string)
+	ask := func(reasoning string) string {
+		return g.post("/v1/responses/input_tokens", `{"input":[{"role":"user","content":"Hi"},{"type":"reasoning","summary":[],`+reasoning+`}]}`).body
+	}
+	if a, b := ask(`"encrypted_content":"`+sealed+`"`), ask(`"content":[{"type":"reasoning_text","text":"`+text+`"}]`); sealed == "" || a != b || !strings.Contains(a, "input_tokens") {
+		t.Errorf("sealed %q: %s, open %s", sealed, a, b)
+	}
+}
+
 // Annotations: each citation that has a page is one, and
 // its place selects the mark in the text; the others stay text.
 func TestLimitationAnnotations(t *testing.T) {
@@ -320,6 +368,41 @@ func TestLimitationAnnotations(t *testing.T) {
 			t.Errorf("annotation %d is of %q: %v", i, got, note)
 		}
 	}
+}
+
+// With --citations link a citation that has a page becomes a link, which its annotation selects,
+// in both APIs, whole and streamed.
+func TestCitationLinks(t *testing.T) {
+	t.Parallel()
+	u := inMemory(t, setup{next: steps(searches, opens, cites)})
+	u.cfg.Toolbox, u.cfg.CitationLinks = toolbox(), true
+	g := start(t, u)
+	const want = "Rain ☔ ([example.com](https://example.com/0))  and sun ([example.com](https://example.com/1)) , see 【9†L1】."
+	check := func(name, text string, notes []any, place func(note any) object) {
+		t.Helper()
+		if text != want || len(notes) != 2 {
+			t.Fatalf("%s: %d annotations of %q, want %q", name, len(notes), text, want)
+		}
+		for i := range notes {
+			note, link := place(notes[i]), fmt.Sprintf(" ([example.com](https://example.com/%d)) ", i)
+			if got := string([]rune(text)[int(note["start_index"].(float64)):int(note["end_index"].(float64))]); got != link {
+				t.Errorf("%s: annotation %d is of %q", name, i, got)
+			}
+		}
+	}
+	flat := func(note any) object { return note.(object) }
+	const asked = `{"input":"Hi","tools":[` + webTool + `]`
+	for name, r := range map[string]object{"whole": responded(t, g.post("/v1/responses", asked+`}`)), "streamed": fold(t, streamed(t, g.post("/v1/responses", asked+`,"stream":true}`)))} {
+		out := r["output"].([]any)
+		part := at(out, len(out)-1, "content", 0).(object)
+		check(name, part["text"].(string), part["annotations"].([]any), flat)
+	}
+	var chat object
+	if err := json.Unmarshal([]byte(g.post(chatsPath, `{`+hi+`,"tools":[`+webTool+`]}`).body), &chat); err != nil {
+		t.Fatal(err)
+	}
+	message := at(chat, "choices", 0, "message").(object)
+	check("chat", message["content"].(string), message["annotations"].([]any), func(note any) object { return note.(object)["url_citation"].(object) })
 }
 
 // Usage: the sums of all steps, exact, with the numbers of each.

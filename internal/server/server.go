@@ -55,6 +55,7 @@ type Config struct {
 	TLS            *tls.Config // nil = plain HTTP
 	Page           bool        // answer / with the page of package web
 	Toolbox        api.Toolbox // what the server runs for models; nil = nothing
+	CitationLinks  bool        // citations in answers become links
 
 	Tracer *trace.Tracer // tells a collector of requests; nil = nobody is told
 
@@ -125,7 +126,7 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	s.leave = sync.OnceFunc(func() { close(s.leaving) })
 	s.Reload(cfg.Keys, cfg.Limits)
 	s.front = api.New(api.Config{Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
-		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField, Toolbox: cfg.Toolbox})
+		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField, Toolbox: cfg.Toolbox, CitationLinks: cfg.CitationLinks})
 	s.service = generate.New(generate.Config{Host: models, Limits: s.lim, Metrics: counters, Log: log, Random: cfg.Random, Seed: cfg.Seed,
 		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &s.replies, Board: &s.board, Vocabulary: vocabulary})
 	s.chat = chat.New(s.front, s.service)

@@ -16,7 +16,7 @@ func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	if err != nil {
 		return err
 	}
-	if err := s.front.Ignored(w, req.Ignored); err != nil {
+	if err := s.front.Unknown(w, req.Ignored); err != nil {
 		return err
 	}
 	if err := req.Validate(s.lim()); err != nil {
@@ -57,7 +57,7 @@ func (s *Server) detokenize(w *api.Reply, r *http.Request, caller *api.Caller, b
 	if err != nil {
 		return err
 	}
-	if err := s.front.Ignored(w, req.Ignored); err != nil {
+	if err := s.front.Unknown(w, req.Ignored); err != nil {
 		return err
 	}
 	model, err := caller.Model(r.Context(), s.service, req.Model)

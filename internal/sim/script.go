@@ -57,7 +57,7 @@ func chain(hash uint64, id int32) uint64 {
 
 // A Config describes a Script. The zero value plays hashes of the history.
 type Config struct {
-	Info runner.Info // zero fields get defaults; Lookahead must be 0
+	Info runner.Info // zero fields get defaults, but for Lookahead
 	Next Next        // nil = Hash of the vocabulary
 
 	// Cost is how long a step takes; nil = no time. Steps run one after another,
@@ -105,7 +105,7 @@ type step struct {
 	batch    *runner.Batch
 	end      time.Time
 	result   runner.Result
-	ids      []int32 // [MaxSeqs] backing of result.Tokens
+	ids      []int32 // of all rows, one after another: backing of result.Tokens
 	tokens   [][]int32
 	logprobs [][]sample.Logprob
 }
@@ -128,15 +128,15 @@ func NewScript(cfg Config) (*Script, error) {
 	if info.Groups == nil {
 		info.Groups = []runner.Group{{Blocks: info.MaxSeqs * ((info.MaxLen + info.BlockSize - 1) / info.BlockSize)}}
 	}
-	if min(info.Vocab, info.BlockSize, info.MaxSeqs, info.MaxTokens, info.MaxLen, info.Depth) < 1 || info.Lookahead != 0 {
-		return nil, fmt.Errorf("script: %+v: numbers must be positive, Lookahead 0", info)
+	if min(info.Vocab, info.BlockSize, info.MaxSeqs, info.MaxTokens, info.MaxLen, info.Depth) < 1 || info.Lookahead < 0 {
+		return nil, fmt.Errorf("script: %+v: numbers must be positive", info)
 	}
 	if cfg.Next == nil {
 		cfg.Next = Hash(info.Vocab)
 	}
 	script := &Script{cfg: cfg, info: info, ring: make([]step, info.Depth+1), known: make([]sampled, info.MaxSeqs*(info.Depth+1))}
 	for n := range script.ring {
-		script.ring[n] = step{ids: make([]int32, info.MaxSeqs), tokens: make([][]int32, info.MaxSeqs)}
+		script.ring[n] = step{ids: make([]int32, 0, min(info.MaxSeqs*(1+info.Lookahead), info.MaxTokens)), tokens: make([][]int32, info.MaxSeqs)}
 	}
 	for n := range script.known {
 		script.known[n].pos = -1
@@ -181,7 +181,7 @@ func (s *Script) Launch(batch *runner.Batch) error {
 	}
 	// Nothing counts as launched until every row is right.
 	step := &s.ring[(s.head+s.queued)%len(s.ring)]
-	step.number, step.batch = s.launched, batch
+	step.number, step.batch, step.ids = s.launched, batch, step.ids[:0]
 	step.result = runner.Result{Tokens: step.tokens[:len(batch.Rows)]}
 	clear(step.result.Tokens)
 	at := 0
@@ -240,7 +240,7 @@ func (s *Script) row(st *step, number int, tokens []int32) error {
 	if !row.Sample {
 		return nil
 	}
-	history, err := s.complete(row)
+	history, err := s.complete(row, tokens)
 	if err != nil {
 		return err
 	}
@@ -249,24 +249,43 @@ func (s *Script) row(st *step, number int, tokens []int32) error {
 			return err
 		}
 	}
-	want, err := s.next(history, row.OutputIndex)
-	if err != nil {
-		return err
-	}
-	// The next larger id that the mask allows.
-	id := want
-	for row.Mask != nil && row.Mask[id/64]>>(id%64)&1 == 0 {
-		if id = (id + 1) % int32(s.info.Vocab); id == want {
-			return errors.New("mask allows nothing")
+	// One id behind the last known token, and one more for each guess that was played.
+	first, known := len(st.ids), len(history)-row.Guessed
+	for place := 0; place <= row.Guessed; place++ {
+		id, err := s.play(st, number, place, history[:known+place])
+		if err != nil {
+			return err
+		}
+		st.ids = append(st.ids, id)
+		if place < row.Guessed && id != history[known+place] {
+			break
 		}
 	}
-	st.ids[number] = id
-	st.result.Tokens[number] = st.ids[number : number+1]
-	s.known[s.place(row.Slot, len(history))] = sampled{int32(len(history)), id}
+	st.result.Tokens[number] = st.ids[first:len(st.ids):len(st.ids)]
+	if row.Guessed == 0 {
+		s.known[s.place(row.Slot, known)] = sampled{int32(known), st.ids[first]}
+	}
+	return nil
+}
+
+// play returns the id of one place of a row behind history, and reports how likely it was.
+func (s *Script) play(st *step, number, place int, history []int32) (int32, error) {
+	row := &st.batch.Rows[number]
+	want, err := s.next(history, row.OutputIndex+uint64(place))
+	if err != nil {
+		return 0, err
+	}
+	// The next larger id that the mask allows.
+	id, mask := want, row.MaskAt(place)
+	for mask != nil && mask[id/64]>>(id%64)&1 == 0 {
+		if id = (id + 1) % int32(s.info.Vocab); id == want {
+			return 0, errors.New("mask allows nothing")
+		}
+	}
 	if p := row.Params; p != nil && p.Logprobs {
 		st.report(number, want, id, p.TopLogprobs, s.info)
 	}
-	return nil
+	return id, nil
 }
 
 // next returns the prescribed id.
@@ -302,22 +321,23 @@ func (s *Script) score(st *step, number int) error {
 	return nil
 }
 
-// complete returns the history of a row that samples, filled up with what the
-// host did not know.
-func (s *Script) complete(row *runner.Row) ([]int32, error) {
+// complete returns the history of a row that samples up to its last new token, filled up with
+// what the host did not know and with the row's guesses.
+func (s *Script) complete(row *runner.Row, tokens []int32) ([]int32, error) {
 	length := row.Start + row.Len
-	if len(row.History) >= length {
+	known := length - row.Guessed
+	if row.Guessed == 0 && len(row.History) >= length {
 		return row.History[:length], nil
 	}
-	s.history = append(s.history[:0], row.History...)
-	for position := len(row.History); position < length; position++ {
+	s.history = append(s.history[:0], row.History[:min(len(row.History), known)]...)
+	for position := len(s.history); position < known; position++ {
 		id, err := s.sampledAt(row.Slot, position)
 		if err != nil {
 			return nil, err
 		}
 		s.history = append(s.history, id)
 	}
-	return s.history, nil
+	return append(s.history, tokens[row.Len-row.Guessed:]...), nil
 }
 
 // place returns where in known the id at a position of a slot is kept.
@@ -396,8 +416,8 @@ func other(id, want int32) int {
 	return int(id)
 }
 
-// logprobs appends to the empty dst the log probability of id, then those of the
-// top most likely ids, when want has all the probability.
+// logprobs appends to dst the log probability of id, then those of the top most likely
+// ids, when want has all the probability.
 func logprobs(dst []sample.Logprob, want, id int32, top, vocab int) []sample.Logprob {
 	of := func(id int32) sample.Logprob {
 		if id == want {
@@ -405,11 +425,13 @@ func logprobs(dst []sample.Logprob, want, id int32, top, vocab int) []sample.Log
 		}
 		return sample.Logprob{ID: id, Logprob: float32(-20 - other(id, want))}
 	}
+	top = min(top, vocab)
+	end := len(dst) + 1 + top
 	dst = append(dst, of(id))
-	if top = min(top, vocab); top > 0 {
+	if top > 0 {
 		dst = append(dst, of(want))
 	}
-	for id := int32(0); len(dst) < 1+top; id++ {
+	for id := int32(0); len(dst) < end; id++ {
 		if id != want {
 			dst = append(dst, of(id))
 		}

@@ -25,7 +25,7 @@ func open(t *testing.T, cfg Config) *Script {
 func TestRunner(t *testing.T) {
 	runnertest.Run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
 		return open(t, Config{Verify: true, Info: runner.Info{Vocab: 101, BlockSize: c.BlockSize, MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens,
-			MaxLen: c.MaxLen, Depth: c.Depth, Groups: []runner.Group{{Blocks: c.Blocks}, {Blocks: c.Blocks, Window: 7}}}})
+			MaxLen: c.MaxLen, Depth: c.Depth, Lookahead: c.Lookahead, Groups: []runner.Group{{Blocks: c.Blocks}, {Blocks: c.Blocks, Window: 7}}}})
 	})
 }
 
@@ -199,7 +199,7 @@ func TestCost(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, i := range []runner.Info{{Lookahead: 1}, {Vocab: -1}, {Groups: []runner.Group{{Blocks: 8, Window: 1}}}, {Groups: []runner.Group{{}}}} {
+	for _, i := range []runner.Info{{Lookahead: -1}, {Vocab: -1}, {Groups: []runner.Group{{Blocks: 8, Window: 1}}}, {Groups: []runner.Group{{}}}} {
 		if _, err := NewScript(Config{Info: i}); err == nil {
 			t.Errorf("%+v gives no error", i)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -28,14 +29,18 @@ type Offer struct {
 	Approve   func(tool string) bool // whether the client has to agree to a call; nil = never
 }
 
-// A Box is what one answer may use. One goroutine at a time has it.
+// A Box is what one answer may use. Calls may run at the same time if they are Independent; its
+// other methods may be called meanwhile, Close behind the last call.
 type Box struct {
-	// Observe is told of every call that has ended, with the recipient; nil = nobody is.
+	// Observe is told of every call that has ended, with the recipient, by the goroutine of the call;
+	// nil = nobody is.
 	Observe func(recipient string, outcome Outcome, took time.Duration)
 
-	offers   []Offer
-	sessions []Session // [offer]; nil = not used yet
-	chain    Chain
+	offers []Offer
+	chain  Chain
+
+	mu       sync.Mutex                 // guards what follows
+	sessions []Session                  // [offer]; nil = not used yet
 	states   map[string]json.RawMessage // by the name of the server
 	displays displays                   // of a browser elsewhere
 }
@@ -83,9 +88,37 @@ func (b *Box) call(ctx context.Context, id, recipient, arguments string) Result 
 	session := b.session(offer)
 	result := session.Call(ctx, Call{ID: id, Tool: tool, Arguments: arguments})
 	if _, cites := session.(Citer); offer.Kind == Browser && !cites && result.Action == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		result.Action = b.displays.note(tool, arguments, result.Text)
 	}
 	return result
+}
+
+// Independent reports whether calls of two recipients may run at the same time: those of different
+// servers, and of one server of MCP those of tools that change nothing. A browser has its cursors,
+// and Python its variables.
+func (b *Box) Independent(one, other string) bool {
+	offer, tool := b.Find(one)
+	second, name := b.Find(other)
+	if offer == nil || second == nil || offer != second {
+		return true // a call of nobody gets an error
+	}
+	if offer.Kind != MCP || !offer.readOnly(tool) || !offer.readOnly(name) {
+		return false
+	}
+	_, ok := b.session(offer).(Parallel)
+	return ok
+}
+
+// readOnly reports whether a tool changes nothing.
+func (o *Offer) readOnly(tool string) bool {
+	for i := range o.Namespace.Tools {
+		if o.Namespace.Tools[i].Name == tool {
+			return o.Namespace.Tools[i].ReadOnly
+		}
+	}
+	return false
 }
 
 // has reports whether the namespace has a tool, "" for itself.
@@ -117,6 +150,8 @@ func (b *Box) recipients() (all []string) {
 
 // session returns that of an offer of the box.
 func (b *Box) session(offer *Offer) Session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for i := range b.offers {
 		if &b.offers[i] != offer {
 			continue
@@ -141,6 +176,8 @@ func (b *Box) Cite(cursor, line int) (Source, bool) {
 		if citer, ok := b.session(&b.offers[i]).(Citer); ok {
 			return citer.Cite(cursor, line)
 		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		source, ok := b.displays[cursor]
 		return source, ok
 	}
@@ -149,6 +186,8 @@ func (b *Box) Cite(cursor, line int) (Source, bool) {
 
 // State returns what the next response of the chain is opened with; nil = nothing.
 func (b *Box) State() json.RawMessage {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for i, session := range b.sessions {
 		if session != nil {
 			b.states[b.offers[i].Server.Name()] = session.State()
@@ -166,6 +205,8 @@ func (b *Box) State() json.RawMessage {
 
 // Close ends the sessions.
 func (b *Box) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, session := range b.sessions {
 		if session != nil {
 			session.Close()

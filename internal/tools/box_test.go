@@ -109,3 +109,39 @@ func TestPrintable(t *testing.T) {
 		}
 	}
 }
+
+// A reader is a server of which calls may run at the same time.
+type reader struct{ echo }
+
+func (r reader) Open(Chain) Session { return &readerSession{} }
+
+type readerSession struct{ echoed }
+
+func (*readerSession) Parallel() {}
+
+// TestIndependent: calls of different servers are, and those of MCP that change nothing.
+func TestIndependent(t *testing.T) {
+	space := Namespace{Name: "mcp", Tools: []Tool{{Name: "look", ReadOnly: true}, {Name: "list", ReadOnly: true}, {Name: "buy"}}}
+	browser := space
+	browser.Name = "browser"
+	plain := space
+	plain.Name = "plain"
+	box := Open([]Offer{
+		{Server: reader{echo{"mcp"}}, Namespace: space}, {Server: echo{"plain"}, Namespace: plain},
+		{Server: reader{echo{"browser"}}, Namespace: browser, Kind: Browser}, {Server: reader{echo{"python"}}, Namespace: Namespace{Name: "python"}, Kind: Python},
+	}, Chain{})
+	defer box.Close()
+	for _, c := range []struct {
+		one, other string
+		want       bool
+	}{
+		{"mcp.look", "plain.look", true}, {"mcp.buy", "plain.buy", true}, {"browser.look", "python", true},
+		{"mcp.look", "mcp.list", true}, {"mcp.look", "mcp.look", true},
+		{"mcp.look", "mcp.buy", false}, {"mcp.buy", "mcp.buy", false}, {"plain.look", "plain.list", false},
+		{"browser.look", "browser.list", false}, {"python", "python", false}, {"mcp.look", "nobody.look", true}, {"mcp.look", "mcp.none", false},
+	} {
+		if got, back := box.Independent(c.one, c.other), box.Independent(c.other, c.one); got != c.want || back != c.want {
+			t.Errorf("%s and %s: %v, %v; want %v", c.one, c.other, got, back, c.want)
+		}
+	}
+}

@@ -57,7 +57,8 @@ type Chain struct {
 	Kept  bool            // another response may go on from this one: what State cannot hold is kept for a while
 }
 
-// A Session is what the calls of one answer have in common. One goroutine at a time calls it.
+// A Session is what the calls of one answer have in common. One goroutine at a time calls it, but
+// for what Parallel says.
 type Session interface {
 	// Call runs one call. It ends at the latest a second behind ctx. Whatever goes wrong is in the
 	// result, which the model gets to read.
@@ -67,6 +68,10 @@ type Session interface {
 	// Close ends the session: at once, or where the chain is kept, later.
 	Close()
 }
+
+// A Parallel is a session of which calls of tools that change nothing (Tool.ReadOnly) may run at
+// the same time, in any number.
+type Parallel interface{ Parallel() }
 
 // A Citer is a session of which displays can be cited (api.md 3.7).
 type Citer interface {

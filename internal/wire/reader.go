@@ -386,31 +386,37 @@ func (in *Reader) ids(id limits.ID) []int32 {
 	return out
 }
 
-// Ignore remembers the path of an unknown member, without indices and only if it
-// fits into a response header.
+// Ignore remembers the path of an unknown member, the first of those that differ in indices
+// alone, and only if it fits into a response header.
 func (in *Reader) Ignore() {
 	if len(in.ignored) >= maxIgnored || in.err != nil {
 		return
 	}
-	name := make([]byte, 0, 64)
+	path := string(in.path)
+	name := WithoutIndices(path)
+	fits := func(c rune) bool { return c > ' ' && c < 0x7f && c != ',' && c != '"' }
+	if strings.ContainsFunc(name, func(c rune) bool { return !fits(c) }) || len(name) > 64 {
+		return
+	}
+	if !slices.ContainsFunc(in.ignored, func(known string) bool { return WithoutIndices(known) == name }) {
+		in.ignored = append(in.ignored, path)
+	}
+}
+
+// WithoutIndices returns a path without the places of elements: tools.function of tools[2].function.
+func WithoutIndices(path string) string {
 	inside := false
-	// Indices are left out, so that a member of many elements is named once.
-	for _, c := range in.path {
+	return strings.Map(func(c rune) rune {
 		switch {
 		case c == '[':
 			inside = true
 		case c == ']':
 			inside = false
-		case inside:
-		case c > ' ' && c < 0x7f && c != ',' && c != '"' && len(name) < 64:
-			name = append(name, c)
-		default:
-			return
+		case !inside:
+			return c
 		}
-	}
-	if !slices.Contains(in.ignored, string(name)) {
-		in.ignored = append(in.ignored, string(name))
-	}
+		return -1
+	}, path)
 }
 
 // NewReader returns a reader of JSON that is well-formed.
@@ -422,7 +428,8 @@ func (in *Reader) Err() *Error { return in.err }
 // Failed reports whether there was an error: what was read since is zero.
 func (in *Reader) Failed() bool { return in.err != nil }
 
-// Ignored returns the paths of members that nobody knew.
+// Ignored returns the paths of members that nobody knew: messages[2].colour. Of those of several
+// elements it is the first.
 func (in *Reader) Ignored() []string { return in.ignored }
 
 // Path returns where the reader is: messages[2].content.
@@ -475,7 +482,7 @@ func (in *Reader) LeaveOut(kind string) {
 	in.Skip()
 }
 
-// IgnoreKind names what is read now as ignored, with its kind: tools.file_search.
+// IgnoreKind names what is read now as ignored, with its kind: tools[0].file_search.
 func (in *Reader) IgnoreKind(kind string) {
 	at := len(in.path)
 	in.path = append(append(in.path, '.'), kind...)

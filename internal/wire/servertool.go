@@ -15,7 +15,8 @@ type ServerTool struct {
 	Type string // as it came: web_search and its like, code_interpreter, mcp
 	Path string // where the request has it: tools[0]
 
-	Container string // of code_interpreter: whose variables it goes on with; "" = a new one
+	Container string   // of code_interpreter: whose variables it goes on with; "" = a new one
+	Domains   []string // of the browser: its pages are of these and of those below them, in lower case; nil = all
 
 	// Of mcp.
 	Label         string
@@ -74,6 +75,14 @@ func Unserved(kind, param string) *Error {
 	return &Error{Message: fmt.Sprintf("this server runs no tool of type %s: %s", kind, help), Type: TypeInvalidRequest, Param: param, Code: CodeUnsupportedTool}
 }
 
+// Unknown refuses, in strict mode, what Reader.Ignored names: a member, or a type of tool.
+func Unknown(name string) *Error {
+	if at := strings.LastIndexByte(name, '.'); at >= 0 && strings.HasPrefix(name, "tools[") && IsServerTool(name[at+1:]) {
+		return Unserved(name[at+1:], name[:at]+".type")
+	}
+	return &Error{Message: "unknown field, or a type that nothing here serves", Type: TypeInvalidRequest, Param: name, Code: CodeUnsupported}
+}
+
 // Browses reports whether the tool asks for the browser.
 func (t *ServerTool) Browses() bool { return slices.Contains(browserTypes, t.Type) }
 
@@ -88,6 +97,8 @@ func (t *ServerTool) Read(in *Reader) {
 			in.Text()
 		case key == "search_context_size" || key == "user_location" || key == "external_web_access" || key == "search_content_types":
 			in.Skip() // nothing here depends on them
+		case key == "filters" && t.Browses():
+			in.Object(func(key string) bool { return key == "allowed_domains" && t.domains(in) })
 		case key == "container" && t.Type == "code_interpreter":
 			t.Container = in.container()
 		case t.Type == "mcp":
@@ -100,6 +111,18 @@ func (t *ServerTool) Read(in *Reader) {
 	if !in.Failed() && t.Type == "mcp" {
 		t.checkMCP(in)
 	}
+}
+
+// domains reads allowed_domains. An empty list allows all, as none does.
+func (t *ServerTool) domains(in *Reader) bool {
+	in.Array(limits.Tools, "domains", func(int) {
+		name := strings.ToLower(strings.TrimSuffix(in.Text(), "."))
+		if at, err := url.Parse("//" + name); !in.Failed() && (err != nil || at.Host == "" || at.Host != name || at.Port() != "" || strings.ContainsAny(name, "*[] ")) {
+			in.Invalid("a domain expected, such as example.com, without https:// and path; those below it are allowed, too")
+		}
+		t.Domains = append(t.Domains, name)
+	})
+	return true
 }
 
 // container reads the id of a container, or {"type":"auto"}: a new one.

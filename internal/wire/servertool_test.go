@@ -27,6 +27,10 @@ func TestServerTool(t *testing.T) {
 		{`{"type":"web_search"}`, ServerTool{Type: "web_search"}},
 		{`{"type":"web_search_preview","search_context_size":"low","user_location":null}`, ServerTool{Type: "web_search_preview"}},
 		{`{"type":"code_interpreter","container":{"type":"auto"}}`, ServerTool{Type: "code_interpreter"}},
+		{`{"type":"web_search","filters":{"allowed_domains":["Example.COM","a.example.org."]}}`, ServerTool{Type: "web_search", Domains: []string{"example.com", "a.example.org"}}},
+		{`{"type":"web_search","filters":{"allowed_domains":[]}}`, ServerTool{Type: "web_search"}},
+		{`{"type":"web_search","filters":{"allowed_domains":null}}`, ServerTool{Type: "web_search"}},
+		{`{"type":"web_search","filters":null}`, ServerTool{Type: "web_search"}},
 		{`{"container":"cntr_1","type":"code_interpreter"}`, ServerTool{Type: "code_interpreter", Container: "cntr_1"}},
 		{`{"type":"mcp","server_label":"deep.wiki-2","server_url":"https://example.com/mcp","headers":{"X-Key":"k"},"authorization":"hunter2","require_approval":"never"}`,
 			ServerTool{Type: "mcp", Label: "deep.wiki-2", URL: "https://example.com/mcp", Headers: map[string]string{"X-Key": "k"}, Authorization: "hunter2", Approval: Approval{Mode: "never"}}},
@@ -43,7 +47,7 @@ func TestServerTool(t *testing.T) {
 			t.Errorf("%s\nread as %+v, %v\nwant    %+v", c.body, got, in.Err(), c.want)
 		}
 	}
-	if _, in := readServerTool(`{"type":"web_search","filters":{"allowed_domains":["a"]}}`); !reflect.DeepEqual(in.Ignored(), []string{"tools.filters"}) {
+	if _, in := readServerTool(`{"type":"web_search","filters":{"allowed_domains":["a"],"languages":["de"]}}`); !reflect.DeepEqual(in.Ignored(), []string{"tools[0].filters.languages"}) {
 		t.Errorf("ignored %v", in.Ignored())
 	}
 }
@@ -52,6 +56,14 @@ func TestServerTool(t *testing.T) {
 func TestServerToolErrors(t *testing.T) {
 	for _, c := range []struct{ body, param, code string }{
 		{`{"type":"mcp"}`, "tools[0].server_label", CodeMissingParameter},
+		{`{"type":"web_search","filters":{"allowed_domains":["a.example","https://b.example"]}}`, "tools[0].filters.allowed_domains[1]", CodeInvalidValue},
+		{`{"type":"web_search","filters":{"allowed_domains":["a.example/x"]}}`, "tools[0].filters.allowed_domains[0]", CodeInvalidValue},
+		{`{"type":"web_search","filters":{"allowed_domains":["a.example:8"]}}`, "tools[0].filters.allowed_domains[0]", CodeInvalidValue},
+		{`{"type":"web_search","filters":{"allowed_domains":["u@a.example"]}}`, "tools[0].filters.allowed_domains[0]", CodeInvalidValue},
+		{`{"type":"web_search","filters":{"allowed_domains":["*.example"]}}`, "tools[0].filters.allowed_domains[0]", CodeInvalidValue},
+		{`{"type":"web_search","filters":{"allowed_domains":[""]}}`, "tools[0].filters.allowed_domains[0]", CodeInvalidValue},
+		{`{"type":"web_search","filters":{"allowed_domains":"a.example"}}`, "tools[0].filters.allowed_domains", CodeInvalidType},
+		{`{"type":"web_search","filters":[]}`, "tools[0].filters", CodeInvalidType},
 		{`{"type":"mcp","server_label":""}`, "tools[0].server_label", CodeMissingParameter},
 		{`{"type":"mcp","server_label":"a b"}`, "tools[0].server_label", CodeInvalidValue},
 		{`{"type":"mcp","server_label":"` + strings.Repeat("a", 65) + `"}`, "tools[0].server_label", CodeInvalidValue},
@@ -156,7 +168,7 @@ func TestTakeServed(t *testing.T) {
 		}
 		return r
 	}
-	r := decode(`"tools":[{"type":"web_search","filters":{}},{"type":"function","function":{"name":"f"}},{"type":"mcp","server_label":"a"},{"type":"file_search"}],"tool_choice":{"type":"mcp","server_label":"a","name":"t"}`)
+	r := decode(`"tools":[{"type":"web_search","filters":{"x":1}},{"type":"function","function":{"name":"f"}},{"type":"mcp","server_label":"a"},{"type":"file_search"}],"tool_choice":{"type":"mcp","server_label":"a","name":"t"}`)
 	asked, err := r.TakeServed(lim)
 	if err != nil || len(asked) != 2 || asked[0].Path != "tools[0]" || asked[1].Label != "a" || asked[1].Path != "tools[2]" {
 		t.Fatalf("%+v, %v", asked, err)
@@ -164,7 +176,7 @@ func TestTakeServed(t *testing.T) {
 	if len(r.Tools) != 2 || r.ToolField(0, "name") != "tools[1].function.name" || r.ToolPlace(1) != "tools[3]" {
 		t.Errorf("left %+v", r.Tools)
 	}
-	if !reflect.DeepEqual(r.Ignored, []string{"tools.filters"}) {
+	if !reflect.DeepEqual(r.Ignored, []string{"tools[0].filters.x"}) {
 		t.Errorf("ignored %q", r.Ignored)
 	}
 	if want := (ToolChoice{Mode: "named", Served: []ServerChoice{{"mcp", "a", "t"}}}); !reflect.DeepEqual(r.ToolChoice, want) {

@@ -269,7 +269,7 @@ func TestIgnored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"messages.x", "chat_id", "stream_options.y"}; !slices.Equal(r.Ignored, want) {
+	if want := []string{"messages[0].x", "chat_id", "stream_options.y"}; !slices.Equal(r.Ignored, want) {
 		t.Errorf("got %q, want %q", r.Ignored, want)
 	}
 	var many strings.Builder

@@ -76,6 +76,9 @@ func everything(s *script) {
 // axe-core, of the folder that AXE names, finds nothing in any view in either theme.
 func TestAxe(t *testing.T) {
 	folder := os.Getenv("AXE")
+	if folder == "" && os.Getenv("REQUIRE_BROWSER") == "1" {
+		t.Fatal("AXE does not name a folder with axe-core's axe.min.js: run.sh needs npm to fetch it")
+	}
 	if folder == "" {
 		t.Skip("AXE does not name a folder with axe-core's axe.min.js: make browser fetches it")
 	}

@@ -9,6 +9,7 @@ package browsertest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/audits"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
@@ -89,7 +91,7 @@ func run(m *testing.M) int {
 // at the end of a test all requests have gone to the tab's own origin, nothing was written to the
 // console, no policy was violated and no canary was called.
 type tab struct {
-	t      *testing.T
+	t      testing.TB
 	ctx    context.Context
 	limit  time.Time // until which it waits
 	origin string
@@ -102,7 +104,7 @@ type tab struct {
 }
 
 // open opens the page of an origin in a browser context of its own.
-func open(t *testing.T, origin, fragment string) *tab {
+func open(t testing.TB, origin, fragment string) *tab {
 	t.Helper()
 	return show(t, newContext(t), origin, fragment)
 }
@@ -123,7 +125,7 @@ addEventListener("error", (e) => report("error: " + e.message));
 addEventListener("unhandledrejection", (e) => report("rejected: " + e.reason));`
 
 // blank opens a tab that shows nothing yet, and watches it.
-func blank(t *testing.T, ctx context.Context, origin string) *tab {
+func blank(t testing.TB, ctx context.Context, origin string) *tab {
 	t.Helper()
 	b := &tab{t: t, ctx: ctx, origin: origin, limit: time.Now().Add(*patience)}
 	t.Cleanup(b.check)
@@ -138,7 +140,7 @@ func blank(t *testing.T, ctx context.Context, origin string) *tab {
 	return b
 }
 
-func show(t *testing.T, ctx context.Context, origin, fragment string) *tab {
+func show(t testing.TB, ctx context.Context, origin, fragment string) *tab {
 	t.Helper()
 	b := blank(t, ctx, origin)
 	b.run(chromedp.Navigate(origin + "/" + fragment))
@@ -240,13 +242,24 @@ func (b *tab) picture() {
 	}
 }
 
-func (b *tab) run(actions ...chromedp.Action) {
-	b.t.Helper()
+func (b *tab) try(actions ...chromedp.Action) error {
 	ctx, done := context.WithDeadline(b.ctx, b.limit.Add(time.Minute)) // pictures need some
 	defer done()
-	if err := chromedp.Run(ctx, actions...); err != nil {
+	return chromedp.Run(ctx, actions...)
+}
+
+func (b *tab) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := b.try(actions...); err != nil {
 		b.t.Fatalf("the browser: %v", err)
 	}
+}
+
+// recall has the page keep in recalled all that its texts become from now on: what is there only
+// for a while can be missed by who looks now and then.
+func (b *tab) recall() {
+	b.t.Helper()
+	b.run(evaluate(`globalThis.recalled = ""; new MutationObserver(() => { recalled += document.body.innerText + "\n"; }).observe(document.body, {subtree: true, childList: true, characterData: true})`))
 }
 
 // get evaluates an expression of JavaScript, and waits for it where it is a promise.
@@ -259,14 +272,20 @@ func get[T any](b *tab, expression string) T {
 	return value
 }
 
-// until waits for an expression to hold.
+// until waits for an expression to hold. While a document gives way to another one there is none to
+// ask: the browser says so by an error of the protocol, and is asked again.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {
-		if get[bool](b, "!!("+expression+")") {
+		var holds bool
+		err := b.try(chromedp.Evaluate("!!("+expression+")", &holds))
+		if err == nil && holds {
 			return
+		}
+		if leaving := (*cdproto.Error)(nil); err != nil && !errors.As(err, &leaving) {
+			b.t.Fatalf("the browser: %v", err)
 		}
 		if time.Now().After(b.limit) {
 			b.t.Fatalf("waited in vain for %s; the page says: %.1500s", expression, get[string](b, "document.body.innerText"))
@@ -338,11 +357,11 @@ func (b *tab) click(name string) {
 	b.clickOn(mark(name))
 }
 
-// fill replaces what a field contains.
+// fill replaces what a field contains, once it takes the focus: that of a dialog does when it is
+// shown.
 func (b *tab) fill(name, text string) {
 	b.t.Helper()
-	b.has(name)
-	b.run(chromedp.Evaluate(fmt.Sprintf("(() => { const field = [...document.querySelectorAll(%q)].at(-1); field.focus(); field.select(); })()", mark(name)), nil))
+	b.until(fmt.Sprintf("(() => { const field = [...document.querySelectorAll(%q)].at(-1); field?.focus(); field?.select(); return field && document.activeElement === field; })()", mark(name)))
 	if text == "" {
 		b.press("\b")
 		return
@@ -401,7 +420,7 @@ func fragmentOf(b *tab) string {
 }
 
 // newContext is a browser context of its own, for a page that is not ossian's.
-func newContext(t *testing.T) context.Context {
+func newContext(t testing.TB) context.Context {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(end)

@@ -57,7 +57,7 @@ func TestBudgets(t *testing.T) {
 		e.end("completed", nil)
 	})
 	b := open(t, s.URL, "#/settings")
-	b.allow("400") // the built-in model's context does not hold these chats
+	b.allow("/v1/responses/input_tokens") // the built-in model's context does not hold these chats
 	b.has("import-file")
 	b.importing(t, string(content))
 	b.says("import-result", "1 chat imported")

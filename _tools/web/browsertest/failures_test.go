@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
@@ -57,6 +58,51 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A full context offers a new chat that begins with the last answer.
+func TestContextFull(t *testing.T) {
+	s := newScript(t)
+	s.answers(func(turn int, _ object, e *events) {
+		if turn == 1 {
+			refuse(e.w, 400, object{"message": "the prompt has 5210 tokens, 1114 more than fit", "code": "context_length_exceeded", "param": "input"})
+			return
+		}
+		e.message("What was found so far.")
+		e.end("completed", nil)
+	})
+	b := open(t, s.URL, "")
+	b.allow("400")
+	b.ask("What is this?")
+	b.state("completed")
+	b.ask("And this?")
+	b.state("failed")
+	b.clickOn("[data-testid=error] [data-testid=retry] ~ button")
+	b.until(`location.hash === "#/" && document.querySelector("[data-testid=box]")?.value === "What was found so far."`)
+	if n := len(s.asked()); n != 2 {
+		t.Errorf("%d requests were sent, 2 expected", n)
+	}
+}
+
+// An older browser is told which ones work; one without MathML shows formulas as TeX.
+func TestOlderBrowsers(t *testing.T) {
+	s := newScript(t)
+	s.answers(func(_ int, _ object, e *events) {
+		e.message("It is $x^2$.")
+		e.end("completed", nil)
+	})
+	b := blank(t, newContext(t), s.URL)
+	b.before("delete globalThis.MathMLElement;")
+	b.run(chromedp.Navigate(b.origin + "/"))
+	b.ask("What is it?")
+	b.state("completed")
+	b.until(`document.querySelector("[data-testid=answer] code.tex")?.textContent === "$x^2$" && !document.querySelector("math")`)
+
+	old := blank(t, newContext(t), s.URL)
+	old.run(emulation.SetScriptExecutionDisabled(true), chromedp.Navigate(s.URL+"/"))
+	if text := get[string](old, "document.body.innerText"); !strings.Contains(text, "Chrome or Edge 111") {
+		t.Errorf("a browser that cannot run the page shows %q", text)
+	}
+}
+
 // The fault stands beside the setting that it names.
 func TestFaultOfSetting(t *testing.T) {
 	s := newScript(t)
@@ -68,7 +114,7 @@ func TestFaultOfSetting(t *testing.T) {
 	b.ask("x")
 	b.state("failed")
 	b.click("settings")
-	b.until(`document.querySelector("label:has([data-testid=setting-top_k])").textContent.includes("at most 7 here")`)
+	b.until(`document.querySelector("label:has([data-testid=setting-top_k])")?.textContent.includes("at most 7 here")`)
 }
 
 // Where the server says when to come back, the page counts down and asks once more.
@@ -90,10 +136,11 @@ func TestRetryAfter(t *testing.T) {
 		})
 		b := open(t, s.URL, "")
 		b.allow(fmt.Sprint(status))
+		b.recall()
 		b.ask("Hello")
-		b.says("error", "Trying again in")
 		b.state("completed")
-		b.ask("Once more") // refused twice: it is not asked a third time
+		b.until(`recalled.includes("Trying again in")`) // it stood there for a second
+		b.ask("Once more")                              // refused twice: it is not asked a third time
 		b.until(`document.querySelectorAll("[data-testid=answer]").length === 2`)
 		b.state("failed")
 		if n := len(s.asked()); n != 4 {
@@ -367,9 +414,9 @@ func TestTwoTabs(t *testing.T) {
 	b.says("answer .prose", "The beginning")
 	second := b.another(fragmentOf(b))
 	second.says("answer .prose", "The beginning")
-	second.until(`document.querySelector("[data-testid=edit]").disabled`)
+	second.until(`document.querySelector("[data-testid=edit]")?.disabled`)
 	second.fill("box", "me too")
-	second.until(`document.querySelector("[data-testid=send]").disabled`)
+	second.until(`document.querySelector("[data-testid=send]")?.disabled`)
 	second.press("\r")
 	next <- true
 	b.state("completed")

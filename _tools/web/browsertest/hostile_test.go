@@ -122,12 +122,13 @@ func TestHostile(t *testing.T) {
 		e.end("completed", nil)
 	})
 	b := open(t, s.URL, "")
+	b.allow("/v1/responses/input_tokens") // the built-in model's context does not hold these chats
 	b.run(chromedp.Evaluate(`localStorage.setItem("ossian.preferences", '{"reasoning":true}')`, nil), chromedp.Reload())
 	for from := 0; from < len(all); from += batch {
 		now = all[from:min(from+batch, len(all))]
 		b.run(chromedp.Navigate(s.URL+"/#/"), chromedp.Reload())
 		names, _ := json.Marshal(now)
-		b.has("box")
+		b.until(`document.activeElement?.dataset.testid === "box"`) // by then it listens
 		b.run(chromedp.Evaluate(`{ const files = new DataTransfer(); for (const name of `+string(names)+`.slice(0, 8)) files.items.add(new File(["text"], name.slice(0, 900), {type: "text/plain"}));
 			document.querySelector("[data-testid=box]").dispatchEvent(new DragEvent("drop", {bubbles: true, cancelable: true, dataTransfer: files})); }`, nil))
 		b.has("chips")

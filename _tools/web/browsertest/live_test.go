@@ -1,9 +1,13 @@
 package browsertest
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +17,7 @@ import (
 type asked struct{ input, output, cached int }
 
 // load sends questions to a server, one after another, and returns what the replies say of them.
-func load(t *testing.T, s *server, n int) map[string]asked {
+func load(t testing.TB, s *server, n int) map[string]asked {
 	t.Helper()
 	log := map[string]asked{}
 	for i := range n {
@@ -55,7 +59,7 @@ func TestLive(t *testing.T) {
 	s := serve(t)
 	b := open(t, s.url, "#/live")
 	b.allow("503", "ERR_", "Failed to load resource")
-	b.has("tile")
+	b.until(fmt.Sprintf(`%s === "0 in all"`, tile("Output"))) // figures have come
 	const n = 24
 	log := load(t, s, n)
 	b.until(fmt.Sprintf(`document.querySelectorAll("[data-testid=request][data-state=ended]").length === %d`, n))
@@ -78,12 +82,67 @@ func TestLive(t *testing.T) {
 		total := metric(t, s, name)
 		b.until(fmt.Sprintf(`(%s ?? "").replaceAll(",", "") === "%.0f in all"`, tile(title), total))
 	}
+	percentile(t, b, s)
 	watchers(t, b, s)
 	restarted(t, b, s)
 }
 
+// percentile checks that the 95th percentile of times to the first token that is shown lies no
+// further than a bucket from that of the times themselves.
+func percentile(t testing.TB, b *tab, s *server) {
+	t.Helper()
+	const name = "Time to first token"
+	shown := func() string {
+		return get[string](b, fmt.Sprintf(`[...document.querySelectorAll("[data-testid=tile]")].find((t) => t.querySelector("figcaption").textContent === %q).querySelectorAll("[data-testid=tile-value]")[1].textContent`, name))
+	}
+	var text string
+	for text = shown(); !regexp.MustCompile(`\d`).MatchString(text); text = shown() {
+		load(t, s, 24) // fewer than 20 in a minute: a busy machine
+	}
+	var value float64
+	var unit string
+	if _, err := fmt.Sscan(strings.TrimPrefix(text, "< "), &value, &unit); err != nil {
+		t.Fatalf("%s: %q: %v", name, text, err)
+	}
+	value *= map[string]float64{"µs": 1e-6, "ms": 1e-3, "s": 1}[unit]
+	var times []float64
+	for _, row := range snapshot(t, s).Requests {
+		times = append(times, row.TTFT)
+	}
+	slices.Sort(times)
+	exact := times[int(math.Ceil(0.95*float64(len(times))))-1]
+	var bounds []float64
+	for _, found := range series.FindAllStringSubmatch(fetch(t, s.url+"/metrics"), -1) {
+		if le := regexp.MustCompile(`le="([0-9.e+-]+)"`).FindStringSubmatch(found[3]); found[2] == "time_to_first_token_seconds_bucket" && le != nil {
+			bounds = append(bounds, number(t, le[1]))
+		}
+	}
+	at := func(seconds float64) int { n, _ := slices.BinarySearch(bounds, seconds); return n }
+	if value <= 0 || len(bounds) < 5 || at(value)-at(exact) > 1 || at(exact)-at(value) > 1 {
+		t.Errorf("the page has a p95 of %s, the requests one of %v s; bounds %v", text, exact, bounds)
+	}
+}
+
+// snapshot is the first event of the list of requests.
+func snapshot(t testing.TB, s *server) (told struct{ Requests []struct{ TTFT float64 } }) {
+	t.Helper()
+	answer, err := http.Get(s.url + "/requests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	line, err := bufio.NewReader(answer.Body).ReadString('\n')
+	if err == nil {
+		err = json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &told)
+	}
+	if err != nil {
+		t.Fatalf("%.200s: %v", line, err)
+	}
+	return told
+}
+
 // watch asks for the list of requests and reports whether it is given.
-func watch(t *testing.T, s *server) (end func(), status int) {
+func watch(t testing.TB, s *server) (end func(), status int) {
 	t.Helper()
 	answer, err := http.Get(s.url + "/requests")
 	if err != nil {
@@ -93,7 +152,7 @@ func watch(t *testing.T, s *server) (end func(), status int) {
 }
 
 // watchers checks that there are eight, the page among them unless it is hidden.
-func watchers(t *testing.T, b *tab, s *server) {
+func watchers(t testing.TB, b *tab, s *server) {
 	t.Helper()
 	var ends []func()
 	defer func() {
@@ -138,7 +197,7 @@ func watchers(t *testing.T, b *tab, s *server) {
 }
 
 // restarted checks that a server that begins anew is followed.
-func restarted(t *testing.T, b *tab, s *server) {
+func restarted(t testing.TB, b *tab, s *server) {
 	t.Helper()
 	s.kill()
 	b.has("live-trouble")

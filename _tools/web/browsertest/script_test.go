@@ -24,7 +24,7 @@ type script struct {
 	bodies []object // of the requests for answers
 }
 
-func newScript(t *testing.T) *script {
+func newScript(t testing.TB) *script {
 	t.Helper()
 	upstream, err := url.Parse(tiny(t).url)
 	if err != nil {
@@ -90,7 +90,7 @@ func refuse(w http.ResponseWriter, status int, fields object) {
 }
 
 // info scripts GET /info: what ossian says, changed.
-func (s *script) info(t *testing.T, change func(object)) {
+func (s *script) info(t testing.TB, change func(object)) {
 	t.Helper()
 	var told object
 	if err := json.Unmarshal([]byte(fetch(t, tiny(t).url+"/info")), &told); err != nil {
@@ -105,12 +105,13 @@ func (s *script) info(t *testing.T, change func(object)) {
 
 // events is the stream of one answer, as the Responses API sends it.
 type events struct {
-	w      http.ResponseWriter
-	gone   <-chan struct{}
-	begun  bool
-	seq    int
-	tokens int
-	output []object
+	w       http.ResponseWriter
+	gone    <-chan struct{}
+	begun   bool
+	seq     int
+	tokens  int
+	output  []object
+	writing bool // what is sent waits for more
 }
 
 // send sends an event. The first one begins the stream.
@@ -135,8 +136,12 @@ func (e *events) send(kind string, fields object) {
 // raw sends bytes that need not be an event.
 func (e *events) raw(text string) {
 	_, _ = e.w.Write([]byte(text))
-	_ = http.NewResponseController(e.w).Flush()
+	if !e.writing {
+		e.flush()
+	}
 }
+
+func (e *events) flush() { _ = http.NewResponseController(e.w).Flush() }
 
 // hold waits until the client has left.
 func (e *events) hold() { <-e.gone }
@@ -161,10 +166,13 @@ func (e *events) done(at int, item object) {
 // write streams text into an item, piece by piece.
 func (e *events) write(at int, kind string, pieces ...string) {
 	e.send("response.content_part.added", object{"output_index": at, "content_index": 0, "part": object{"type": kind, "text": "", "annotations": []any{}}})
+	e.writing = len(pieces) > 50 // those of a great many are sent together
+	defer func() { e.writing = false }()
 	for _, piece := range pieces {
 		e.tokens++
 		e.send("response."+kind+".delta", object{"output_index": at, "content_index": 0, "delta": piece, "usage": e.usage()})
 	}
+	e.flush()
 }
 
 func (e *events) reasoning(pieces ...string) {

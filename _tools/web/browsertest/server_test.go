@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // program is the path of ossian: built once, or named in OSSIAN.
@@ -81,7 +82,7 @@ func start(arguments ...string) (*server, error) {
 		_ = s.process.Wait()
 		close(s.ended)
 	}()
-	for {
+	for tick := time.Tick(20 * time.Millisecond); ; <-tick {
 		select {
 		case <-s.ended:
 			return nil, fmt.Errorf("ossian serve %s ended before it was ready: %s", strings.Join(arguments, " "), said.String())
@@ -103,7 +104,7 @@ func (s *server) kill() {
 }
 
 // serve starts a server for one test.
-func serve(t *testing.T, arguments ...string) *server {
+func serve(t testing.TB, arguments ...string) *server {
 	t.Helper()
 	s, err := start(arguments...)
 	if err != nil {
@@ -113,16 +114,23 @@ func serve(t *testing.T, arguments ...string) *server {
 	return s
 }
 
-// builtIn is the server that tests share which change nothing in it.
-var builtIn = sync.OnceValues(func() (*server, error) {
-	s, err := start()
+// builtIn is the server that tests share which change nothing in it; slow is one whose steps take
+// 20 ms, so that an answer goes on for as long as it takes to look at it: a GPU that is played, and
+// words of no meaning. All but the runner is what it is with any model.
+var (
+	builtIn = sync.OnceValues(func() (*server, error) { return share() })
+	slow    = sync.OnceValues(func() (*server, error) { return share("--device", "sim:H100-SXM,time=30") })
+)
+
+var shared []*server
+
+func share(arguments ...string) (*server, error) {
+	s, err := start(arguments...)
 	if err == nil {
 		shared = append(shared, s)
 	}
 	return s, err
-})
-
-var shared []*server
+}
 
 func stopServers() {
 	for _, s := range shared {
@@ -133,9 +141,11 @@ func stopServers() {
 	}
 }
 
-func tiny(t *testing.T) *server {
+func tiny(t testing.TB) *server { return of(t, builtIn) }
+
+func of(t testing.TB, one func() (*server, error)) *server {
 	t.Helper()
-	s, err := builtIn()
+	s, err := one()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +153,7 @@ func tiny(t *testing.T) *server {
 }
 
 // fetch is the body of a GET request.
-func fetch(t *testing.T, url string) string {
+func fetch(t testing.TB, url string) string {
 	t.Helper()
 	answer, err := http.Get(url)
 	if err != nil {
@@ -160,7 +170,7 @@ func fetch(t *testing.T, url string) string {
 var series = regexp.MustCompile(`(?m)^([a-z_]+:)?([a-z0-9_]+)(?:\{([^}]*)\})? (\S+)$`)
 
 // metric is the sum of a metric's series, as /metrics has it now.
-func metric(t *testing.T, s *server, name string) float64 {
+func metric(t testing.TB, s *server, name string) float64 {
 	t.Helper()
 	sum := 0.0
 	for _, found := range series.FindAllStringSubmatch(fetch(t, s.url+"/metrics"), -1) {

@@ -121,7 +121,7 @@ func TestApproval(t *testing.T) {
 			b.ask("Delete it")
 			b.has("approval-decline")
 			b.until(`document.activeElement?.dataset.testid === "approval-decline"`)
-			b.until(`document.querySelector(".approval").textContent.includes('"/tmp/x"')`)
+			b.until(`document.querySelector(".approval")?.textContent.includes('"/tmp/x"')`)
 			// No key of the box reaches the buttons that allow.
 			b.run(focus("box"))
 			b.press("\r")
@@ -143,7 +143,7 @@ func TestApproval(t *testing.T) {
 			if reason, _ := decision["reason"].(string); reason != c.reason {
 				t.Errorf("reason %q", reason)
 			}
-			b.until("document.querySelector('.decisions').textContent.includes(" + quoted(c.shown) + ")")
+			b.until("document.querySelector('.decisions')?.textContent.includes(" + quoted(c.shown) + ")")
 			b.ask("And again")
 			b.until(`document.querySelectorAll("article.question").length === 2`)
 			if c.again {

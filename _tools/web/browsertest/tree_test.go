@@ -12,11 +12,11 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// endless passes questions on to ossian and has it write on where it would end, up to its
+// endless passes questions on to the slow server and has it write on where it would end, up to its
 // context, so that there is time to stop.
-func endless(t *testing.T, s *script) {
+func endless(t testing.TB, s *script) {
 	t.Helper()
-	upstream := tiny(t).url
+	upstream := of(t, slow).url
 	s.on("/v1/responses", func(w http.ResponseWriter, r *http.Request) {
 		var body object
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -49,12 +49,43 @@ func (f flushing) Write(b []byte) (int, error) {
 const tree = `JSON.stringify([...document.querySelectorAll("article")].map((a) => [a.className, a.dataset.state, a.querySelector(".said, .prose")?.textContent, a.querySelector("[data-testid=branch-count]")?.textContent]))`
 
 // stopped waits until the server has ended what the page has stopped.
-func stopped(t *testing.T, b *tab) {
+func stopped(t testing.TB, b *tab) {
 	t.Helper()
-	for metric(t, tiny(t), "num_requests_running") > 0 {
+	begun := time.Now()
+	for tick := time.Tick(5 * time.Millisecond); metric(t, of(t, slow), "num_requests_running") > 0; <-tick {
 		if time.Now().After(b.limit) {
 			t.Fatal("the server goes on with an answer that was stopped")
 		}
+	}
+	t.Logf("nothing runs %v after the answer was seen to have stopped (budget 1 s)", time.Since(begun).Round(time.Millisecond))
+}
+
+// running checks that the server works: else it were no wonder that nothing runs afterwards.
+func running(t testing.TB) {
+	t.Helper()
+	if metric(t, of(t, slow), "num_requests_running") == 0 {
+		t.Fatal("nothing runs while the answer grows")
+	}
+}
+
+// BenchmarkStop is the time from the click on Stop until nothing runs in the server.
+func BenchmarkStop(bench *testing.B) {
+	s := newScript(bench)
+	endless(bench, s)
+	b := open(bench, s.URL, "")
+	for bench.Loop() {
+		bench.StopTimer()
+		b.run(evaluate(`location.hash = "#/"`))
+		b.has("example")
+		b.ask("Hello!")
+		b.until(growing)
+		running(bench)
+		bench.StartTimer()
+		b.click("stop")
+		stopped(bench, b)
+		bench.StopTimer()
+		b.state("stopped")
+		bench.StartTimer()
 	}
 }
 
@@ -66,6 +97,7 @@ func TestStopAndBranches(t *testing.T) {
 	b := open(t, s.URL, "")
 	b.ask("Hello!")
 	b.until(growing)
+	running(t)
 	b.click("stop")
 	b.state("stopped")
 	stopped(t, b)

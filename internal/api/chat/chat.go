@@ -108,7 +108,7 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	codec := h.codec(req, model, made.ids, made.field) // before the job: its id is drawn before the seed
 	gen.ReplyID, gen.ModelName = codec.head.ID, req.Model
 	if len(made.offers) > 0 {
-		gen.Builtin = &generate.Builtin{Conversation: made.conv, Rules: *made.rules, Places: made.at, Open: h.opener(caller, made.offers), Waits: true}
+		gen.Builtin = &generate.Builtin{Conversation: made.conv, Rules: *made.rules, Places: made.at, Open: h.opener(caller, made.offers), Waits: true, Links: h.front.CitationLinks}
 	}
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
@@ -124,7 +124,7 @@ func (h *Handler) decode(w *api.Reply, r *http.Request, body []byte) (*wire.Chat
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := h.front.Ignored(w, req.Ignored); err != nil {
+	if err := h.front.Unknown(w, req.Ignored); err != nil {
 		return nil, 0, err
 	}
 	if err := req.Validate(lim); err != nil {

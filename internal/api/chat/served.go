@@ -28,7 +28,7 @@ func (h *Handler) offers(ctx context.Context, w *api.Reply, model *host.Model, r
 	if err != nil {
 		return nil, err
 	}
-	if err := h.front.Ignored(w, req.Ignored[known:]); err != nil {
+	if err := h.front.Unknown(w, req.Ignored[known:]); err != nil {
 		return nil, err
 	}
 	if err := refuse(asked); err != nil {

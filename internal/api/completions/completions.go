@@ -96,7 +96,7 @@ func (h *Handler) decode(w *api.Reply, body []byte) (*wire.CompletionRequest, er
 	if err != nil {
 		return nil, err
 	}
-	if err := h.front.Ignored(w, req.Ignored); err != nil {
+	if err := h.front.Unknown(w, req.Ignored); err != nil {
 		return nil, err
 	}
 	if err := req.Validate(lim); err != nil {

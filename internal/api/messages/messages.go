@@ -58,7 +58,7 @@ func (h *Handler) decode(ctx context.Context, w *api.Reply, caller *api.Caller, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := h.front.Ignored(w, req.Ignored); err != nil {
+	if err := h.front.Unknown(w, req.Ignored); err != nil {
 		return nil, nil, err
 	}
 	if err := req.Validate(lim, counted); err != nil {

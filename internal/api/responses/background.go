@@ -85,7 +85,7 @@ func (h *Handler) background(w *api.Reply, r *http.Request, req *request) error 
 		return err
 	}
 	if req.Stream {
-		return h.follow(w, r, req.owner, maker.object.ID, -1)
+		return h.follow(w, r, &inclusion{h: h, owner: req.owner}, maker.object.ID, -1)
 	}
 	w.JSON(http.StatusOK, maker.created)
 	return nil

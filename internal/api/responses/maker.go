@@ -46,10 +46,10 @@ func (h *Handler) maker(req *request) *maker {
 	used := h.service.InForce(req.model, &req.Sampling)
 	object := response.New(response.Head{ID: h.front.NewID("resp_"), Created: h.front.Clock().Unix(), Model: req.model.Name, Temperature: used.Temperature, TopP: used.TopP, Presence: used.Presence, Frequency: used.Frequency,
 		Truncated: req.truncated, Stored: req.store}, req.Request)
-	if req.Includes("reasoning.encrypted_content") {
+	if req.Includes(sealedReasoning) {
 		object.Seal = func(text string) string { return h.seal(text, req.owner, req.model.Fingerprint) }
 	}
-	return &maker{h: h, req: req, object: object, container: req.container, trail: trail{State: req.state, Chain: req.chain()}}
+	return &maker{h: h, req: req, object: object, container: req.container, trail: trail{State: req.state, Chain: req.chain(), Print: req.model.Fingerprint}}
 }
 
 // start gives the request to the engine.

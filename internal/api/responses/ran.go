@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"ossian/internal/generate"
+	"ossian/internal/tools"
 	"ossian/internal/wire/response"
 )
 
@@ -13,10 +14,18 @@ import (
 
 // A trail says how an answer came about.
 type trail struct {
-	Steps []step            `json:"steps,omitempty"`
-	Asked map[string]string `json:"asked,omitempty"` // recipients of calls that wait for the client, by id of the item
-	Chain string            `json:"chain,omitempty"` // the first response of the conversation; "" = this one
-	State json.RawMessage   `json:"state,omitempty"` // of the tools (tools.Chain)
+	Steps []step              `json:"steps,omitempty"`
+	Asked map[string]string   `json:"asked,omitempty"` // recipients of calls that wait for the client, by id of the item
+	Chain string              `json:"chain,omitempty"` // the first response of the conversation; "" = this one
+	State json.RawMessage     `json:"state,omitempty"` // of the tools (tools.Chain)
+	Print string              `json:"print,omitempty"` // of the model: for whom its reasoning is sealed
+	Shown map[string]withheld `json:"shown,omitempty"` // what calls gave that the request did not include, by id of the item
+}
+
+// A withheld is what of a call clients are shown on request.
+type withheld struct {
+	Logs    *string        `json:"logs,omitempty"` // of code
+	Sources []tools.Source `json:"sources,omitempty"`
 }
 
 // A step is one turn of the model: what was sampled, then what its calls gave.
@@ -34,7 +43,7 @@ type result struct {
 
 // empty reports whether there is nothing to store.
 func (t *trail) empty() bool {
-	return len(t.Steps) == 0 && len(t.Asked) == 0 && t.Chain == "" && t.State == nil
+	return len(t.Steps) == 0 && len(t.Asked) == 0 && t.Chain == "" && t.State == nil && t.Print == "" && len(t.Shown) == 0
 }
 
 // trailOf returns the steps of an answer, and their ids. Served are its calls that have items, in

@@ -54,15 +54,23 @@ func (h *Handler) Stored(w *api.Reply, r *http.Request, caller *api.Caller) erro
 	if err != nil {
 		return err
 	}
+	include, err := h.including(w, r, owner)
+	if err != nil {
+		return err
+	}
 	// Events of a background response are stored, and may still be made; those of another are
 	// made again of its object.
-	object := unpack(rec.Object).object
-	switch {
-	case !streamed:
+	if streamed && rec.Background {
+		return h.follow(w, r, include, rec.ID, after)
+	}
+	stored := unpack(rec.Object)
+	object, err := include.object(&stored)
+	if err != nil {
+		return err
+	}
+	if !streamed {
 		w.JSON(http.StatusOK, object)
 		return nil
-	case rec.Background:
-		return h.follow(w, r, owner, rec.ID, after)
 	}
 	parsed, err := response.Parse(object, h.front.Limits())
 	if err != nil {
@@ -199,14 +207,17 @@ func pageOf(r *http.Request) (store.Page, error) {
 	return page, nil
 }
 
-// follow sends the events of a stored response behind a sequence number, and waits for
-// those that are still to come.
-func (h *Handler) follow(w *api.Reply, r *http.Request, owner, id string, after int) error {
+// follow sends the events of a stored response behind a sequence number, with what is included,
+// and waits for those that are still to come.
+func (h *Handler) follow(w *api.Reply, r *http.Request, include *inclusion, id string, after int) error {
 	for {
 		// Without an event for a while there is a ping, and a look whether the client is there.
 		ctx, cancel := context.WithTimeout(r.Context(), h.front.Limits().Time(limits.PingInterval))
-		events, done, err := h.archive.Events(ctx, owner, id, after)
+		events, done, err := h.archive.Events(ctx, include.owner, id, after)
 		cancel()
+		if err == nil {
+			events, err = include.events(id, events)
+		}
 		var out []byte
 		switch {
 		case err == nil:

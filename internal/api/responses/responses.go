@@ -178,7 +178,7 @@ func (h *Handler) decode(w *api.Reply, body []byte) (*response.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.front.Ignored(w, asked.Ignored); err != nil {
+	if err := h.front.Unknown(w, asked.Ignored); err != nil {
 		return nil, err
 	}
 	if err := asked.Validate(lim); err != nil {

@@ -133,7 +133,10 @@ func (m *maker) ends(dst []byte, delta *generate.Delta) []byte {
 		return m.release(m.object.End(dst, response.StatusIncomplete))
 	}
 	m.served = append(m.served, result{Item: m.object.Open(), Recipient: delta.Tool.Recipient})
-	m.object.Served(func(it *response.Item) { m.fill(it, gave) })
+	m.object.Served(func(it *response.Item) {
+		m.fill(it, gave)
+		m.keep(it, gave)
+	})
 	status := response.StatusCompleted
 	switch {
 	case gave.Outcome == tools.Cancelled && !delta.Tool.Declined:
@@ -155,7 +158,7 @@ func (m *maker) fill(it *response.Item, gave *tools.Result) {
 		if gave.Container != "" {
 			served.Container, m.container = gave.Container, gave.Container
 		}
-		if m.req.Includes("code_interpreter_call.outputs") {
+		if m.req.Includes(codeOutputs) {
 			served.Logs = []string{output}
 		}
 	case response.ItemWebSearch:
@@ -178,18 +181,11 @@ func (m *maker) fillSearch(served *response.Served, did *tools.Action) {
 	} else {
 		served.Action = response.Action{Type: did.Type, Query: did.Query, Pattern: did.Pattern, URL: did.URL}
 	}
-	sources := m.req.Includes("web_search_call.action.sources")
-	if sources && served.Action.Type != "open_page" && served.Action.Type != "find_in_page" {
-		served.Action.Sources = []string{}
-		for _, source := range did.Sources {
-			served.Action.Sources = append(served.Action.Sources, source.URL)
-		}
+	if m.req.Includes(searchSources) && served.Action.Type != "open_page" && served.Action.Type != "find_in_page" {
+		served.Action.Sources = urlsOf(did.Sources)
 	}
-	if m.req.Includes("web_search_call.results") {
-		served.Results = []response.Source{}
-		for _, source := range did.Sources {
-			served.Results = append(served.Results, response.Source{URL: source.URL, Title: source.Title})
-		}
+	if m.req.Includes(searchResults) {
+		served.Results = resultsOf(did.Sources)
 	}
 }
 

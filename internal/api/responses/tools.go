@@ -155,5 +155,5 @@ func (req *request) builtin(front *api.Front, id string) *generate.Builtin {
 		chain.ID = req.root
 	}
 	return &generate.Builtin{Conversation: req.conv, Rules: *req.rules, Places: req.places, Open: func(int) *tools.Box { return front.Box(offers, chain) },
-		Pending: req.answered, MaxCalls: req.MaxToolCalls, Waits: !req.Background}
+		Pending: req.answered, MaxCalls: req.MaxToolCalls, Waits: !req.Background, Links: front.CitationLinks}
 }

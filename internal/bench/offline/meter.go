@@ -32,12 +32,12 @@ type launchedStep struct {
 type hold struct{ reached, released chan struct{} }
 
 // Launch implements runner.Runner. A row that continues an answer is one token at a place
-// behind the prompt; whatever else there is belongs to prompts, or was computed before.
+// behind the prompt, and guesses; whatever else there is belongs to prompts, or was computed before.
 func (m *meter) Launch(batch *runner.Batch) error {
 	step := launchedStep{at: time.Now()}
 	for i := range batch.Rows {
-		if row := &batch.Rows[i]; row.Sample && row.Len == 1 && row.Start >= row.Params.Prompt {
-			step.decode++
+		if row := &batch.Rows[i]; row.Sample && row.Len-row.Guessed == 1 && row.Start >= row.Params.Prompt {
+			step.decode += row.Len
 		} else {
 			step.prompt += row.Len
 		}

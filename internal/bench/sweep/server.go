@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -35,20 +36,27 @@ type process struct {
 	err   error         // of the program; may be read once ended is closed
 }
 
-// start starts a program and waits for its end in the background.
+// start starts a program and waits for its end in the background. Both happen on a thread that is
+// kept until then: on Linux the kernel ends a program with the thread that started it.
 func start(cmd *exec.Cmd) (*process, error) {
 	ownGroup(cmd)
 	cmd.WaitDelay = time.Second // what it started may still hold its output
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	started := &process{cmd: cmd, ended: make(chan struct{})}
+	started, begun := &process{cmd: cmd, ended: make(chan struct{})}, make(chan error)
 	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if begun <- err; err != nil {
+			return
+		}
 		if started.err = cmd.Wait(); errors.Is(started.err, exec.ErrWaitDelay) {
 			started.err = nil
 		}
 		close(started.ended)
 	}()
+	if err := <-begun; err != nil {
+		return nil, err
+	}
 	return started, nil
 }
 

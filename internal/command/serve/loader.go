@@ -194,20 +194,27 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 	if format != nil {
 		hosted.Stops = format.Stops()
 	}
-	var prefixes func() engine.PrefixObserver
-	if ld.events != nil {
-		prefixes = func() engine.PrefixObserver { return ld.events.Observer() }
-	}
 	// The engine counts its steps in metrics that ask the engine what there is: they are made
 	// after it, before it has a request.
 	info := first.Info()
+	if ld.cfg.Speculation != nil && info.Lookahead == 0 {
+		ld.log.Warn("--speculative-config is without effect: nothing is guessed on this device", "device", info.Name)
+	}
 	var err error
 	var modelMetrics *metrics.Model
+	prefixes := func() engine.PrefixObserver {
+		told := observers{metrics.NewResidency(func() *metrics.Model { return modelMetrics }, time.Now)}
+		if ld.events != nil {
+			told = append(told, ld.events.Observer())
+		}
+		return told
+	}
 	hosted.Engine, err = engine.New(first, engine.Config{
 		Sched:    sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
 		StepTime: ld.cfg.StepTime, CrowdTime: ld.cfg.CrowdTime,
 		Open:     open,
 		Prefixes: prefixes,
+		Guesses:  ld.cfg.Speculation,
 		Step:     func(tokens int, took time.Duration) { modelMetrics.Step(tokens, took) },
 	}, ld.log)
 	if err != nil {

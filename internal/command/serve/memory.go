@@ -32,6 +32,9 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	if cfg.Overlap {
 		ask.Depth = loading.Device().Depth()
 	}
+	if cfg.Speculation != nil {
+		ask.Lookahead = loading.Device().Lookahead(cfg.Speculation.Tokens)
+	}
 	if cfg.KVBlocks > 0 {
 		windows, _ := checkpoint.Spec.Groups()
 		ask.Blocks = slices.Repeat([]int{cfg.KVBlocks}, len(windows))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"ossian/internal/config"
+	"ossian/internal/engine"
 	"ossian/internal/kvevents"
 	"ossian/internal/metrics"
 	"ossian/internal/trace"
@@ -85,5 +86,32 @@ func (o *outlets) close() {
 	}
 	if o.tracer != nil {
 		o.tracer.Close()
+	}
+}
+
+// observers are several that are told the same of prefixes.
+type observers []engine.PrefixObserver
+
+func (all observers) Stored(serial, parent, salt uint64, tokens []int32) {
+	for _, observer := range all {
+		observer.Stored(serial, parent, salt, tokens)
+	}
+}
+
+func (all observers) Found(serial uint64) {
+	for _, observer := range all {
+		observer.Found(serial)
+	}
+}
+
+func (all observers) Removed(serial uint64) {
+	for _, observer := range all {
+		observer.Removed(serial)
+	}
+}
+
+func (all observers) Flush() {
+	for _, observer := range all {
+		observer.Flush()
 	}
 }

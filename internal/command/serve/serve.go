@@ -47,10 +47,7 @@ func Command() *cobra.Command {
 			for _, note := range cfg.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), note)
 			}
-			if _, err := cfg.TLS(); err != nil { // before a port is open, and with --explain, too
-				return err
-			}
-			if _, _, err := checkOutlets(cfg, command.Version(), src.Env); err != nil {
+			if err := checkFirst(cfg, src.Env); err != nil {
 				return err
 			}
 			if cfg.Settings.Explain {
@@ -87,6 +84,17 @@ Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in th
 %s`, cmd.Use, config.Usage())
 	})
 	return c
+}
+
+// checkFirst finds what a start refuses before a port is open, and --explain, too.
+func checkFirst(cfg *config.Config, env []string) error {
+	if _, err := cfg.TLS(); err != nil {
+		return err
+	}
+	if _, _, err := checkOutlets(cfg, command.Version(), env); err != nil {
+		return err
+	}
+	return cfg.Guessable()
 }
 
 // openPort listens where the settings say.
@@ -199,6 +207,9 @@ func catchHangups() (hup chan os.Signal, outlives bool) {
 func Start(ctx context.Context, args []string, log io.Writer) (address string, ended <-chan error, err error) {
 	src := config.Source{Args: args}
 	cfg, err := config.Load(src)
+	if err == nil {
+		err = cfg.Guessable()
+	}
 	if err != nil {
 		return "", nil, err
 	}
@@ -221,6 +232,6 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 		Version: version, Revision: command.Revision(), Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
 		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
-		Tracer: tracer, Toolbox: shed.toolbox(), Page: cfg.Page,
+		Tracer: tracer, Toolbox: shed.toolbox(), CitationLinks: cfg.CitationLinks, Page: cfg.Page,
 	}, models, log, counters)
 }

@@ -99,8 +99,8 @@ func (c *choice) labels(cfg *config.Config, checkpoint *ckpt.Model) map[string]s
 	}
 	if best := load.BestInstructions(); c.device.InstructionsGiven() {
 		labels["isa_auto"] = best
-		if c.measures && best == "avx512" && c.machine.ISA == "avx2" {
-			labels["isa_auto"] = "avx512 or avx2" // a start measures which is faster
+		if c.measures && best != "avx2" && c.machine.ISA == "avx2" {
+			labels["isa_auto"] = best + " or avx2" // a start measures which is faster
 		}
 	}
 	if c.machine.ISA == "" { // a card, or a device that plays a machine, has no processor

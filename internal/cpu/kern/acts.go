@@ -56,12 +56,10 @@ func (acts *Acts) row(i int) []float32 { return acts.x[i*acts.width:][:acts.widt
 // unless a product with all rows has done so before.
 func (acts *Acts) prepare(pool *Pool) {
 	level, tiling := acts.m.opt.Level, &acts.own
-	if !acts.m.quantised() {
+	if !acts.m.quantised() && !acts.m.rounded() {
 		acts.growScratch(pool.Workers(), dotRows*acts.m.in)
-		if !acts.m.rounded() {
-			acts.split(tiling)
-			return
-		}
+		acts.split(tiling)
+		return
 	}
 	// All rows in order are a form that other matrices may share: it is kept, by family.
 	whole := len(acts.jobs) == 1 && acts.jobs[0].X == nil
@@ -103,9 +101,8 @@ func (acts *Acts) roundTile(worker, chunk int) {
 	job, nb := &acts.jobs[tile.job], acts.m.in/32
 	buf := acts.tiling.buf[tile.off:][:acts.m.tileBytes(tile.tileRows)]
 	if acts.m.rounded() {
-		size := len(buf) / tile.rows
 		for i := range tile.rows {
-			acts.m.opt.Level.roundBF16(buf[i*size:][:size], acts.row(job.source(tile.first+i)))
+			acts.m.opt.Level.roundBF16(buf, tile.rows, i, acts.row(job.source(tile.first+i)))
 		}
 		return
 	}
@@ -126,9 +123,7 @@ func (acts *Acts) roundTile(worker, chunk int) {
 func (m *Matrix) quantised() bool { return m.fam < packed && !m.opt.Exact }
 
 // rounded reports whether m multiplies activations in BF16.
-func (m *Matrix) rounded() bool {
-	return m.fam == bf16 && m.opt.BF16 && !m.opt.Exact && m.in%bf16Block == 0
-}
+func (m *Matrix) rounded() bool { return m.fam == bf16x16 && !m.opt.Exact }
 
 // tileBytes returns what so many rounded rows take.
 func (m *Matrix) tileBytes(tileRows int) int {
@@ -141,6 +136,9 @@ func (m *Matrix) tileBytes(tileRows int) int {
 // tileRows returns how many of the rows that are left the next tile takes, and as how many.
 func (m *Matrix) tileRows(left int) (rows, tileRows int) {
 	switch {
+	case m.rounded():
+		rows = m.opt.Level.bf16Rows(left)
+		return rows, rows
 	case !m.quantised():
 		rows = min(left, maxDot)
 		return rows, rows

@@ -16,6 +16,8 @@ func (l Level) Available() bool {
 		return true
 	case AVX2:
 		return features.HasAVX2 && features.HasFMA && features.HasF16C
+	case AMX:
+		return AVX512.Available() && hasTiles()
 	case AVX512:
 		return features.HasAVX2 && features.HasFMA && features.HasF16C && features.HasAVX512F && features.HasAVX512BW && features.HasAVX512VL && features.HasAVX512DQ && features.HasAVX512VBMI && features.HasAVX512VNNI
 	}
@@ -27,7 +29,7 @@ func (l Level) Available() bool {
 // lengths.
 
 func quantiseAsm(l Level, x *float32, nb int, q, s *byte, ld, step int) {
-	if l == AVX512 {
+	if l.wide() {
 		quantiseAVX512(x, nb, q, s, ld, step)
 		return
 	}
@@ -35,7 +37,7 @@ func quantiseAsm(l Level, x *float32, nb int, q, s *byte, ld, step int) {
 }
 
 func residualAsm(l Level, x *float32, nb int, q, s *byte, step int, rest *float32) {
-	if l == AVX512 {
+	if l.wide() {
 		residualAVX512(x, nb, q, s, step, rest)
 		return
 	}
@@ -55,29 +57,27 @@ func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Po
 	}
 }
 
-// nativeBF16 reports whether the machine multiplies pairs of BF16.
-var nativeBF16 = cpu.X86.HasAVX512BF16
+// chained reports whether the machine multiplies pairs of BF16 twice as fast as float32, which
+// decides the order of sums (bf16Go): AMD's do, Intel's take as long or have tiles.
+var chained = cpu.X86.HasAVX512BF16 && vendor() == amd
 
-// bf16DotsAsm is dotsAsm for activations in BF16.
-func bf16DotsAsm(l Level, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y *float32, ldy int) {
-	rows, cols := 4, 6
-	if l == AVX2 {
-		rows, cols = 2, 3
-	}
-	for t := 0; t < T; t += cols {
-		for r := 0; r < dotRows; r += rows {
-			bf16Kernel(l, nativeBF16, min(cols, T-t), (**byte)(unsafe.Pointer(&w[r])), (**byte)(unsafe.Pointer(&x[t])), n, next, (*float32)(unsafe.Add(unsafe.Pointer(y), 4*(t*ldy+r))), ldy)
-		}
-	}
+// amd is what vendor returns for AMD: "Auth".
+const amd = 0x68747541
+
+// hasBF16 reports whether the level has kernels for BF16 in row groups.
+func (l Level) hasBF16() bool { return l > Go }
+
+func bf16Asm(l Level, T, G int, w, a *byte, nb, size int, y *float32) {
+	bf16Kernel(l, T, G, w, a, nb, size, y)
 }
 
-// bf16OneRowAsm multiplies quads times four rows of BF16 with one activation row.
-func bf16OneRowAsm(w **byte, x *byte, n, quads int, y *float32) {
-	if nativeBF16 {
-		bf16OneRowNative(w, x, n, quads, y)
+// bf16TilesAsm multiplies with T rows in one of the machine's tiles, or two.
+func bf16TilesAsm(config *[64]byte, w, a *byte, nb, T, groups, size int, y *float32, ldy int) {
+	if T <= maxTile {
+		bf16Tiles1AMX(&config[0], w, a, nb, 2*bf16Block*T, groups, size, y, 4*ldy)
 		return
 	}
-	bf16OneRowAVX512(w, x, n, quads, y)
+	bf16Tiles2AMX(&config[0], w, a, nb, 2*bf16Block*T, groups, size, y, 4*ldy)
 }
 
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.
@@ -97,11 +97,13 @@ func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k uns
 // peak runs n loops of multiply-adds within registers.
 func (l Level) peak(f factor, n int) {
 	switch {
-	case l == AVX512 && f == ints:
+	case l == AMX && f == pairs:
+		peakBF16AMX(&tileConfigs[maxTileAMX-1][0], n)
+	case l.wide() && f == ints:
 		peakInt8AVX512(n)
-	case l == AVX512 && f == pairs:
+	case l.wide() && f == pairs:
 		peakBF16AVX512(n)
-	case l == AVX512:
+	case l.wide():
 		peakF32AVX512(n)
 	case f == ints:
 		peakInt8AVX2(n)
@@ -110,13 +112,13 @@ func (l Level) peak(f factor, n int) {
 	}
 }
 
-// weightsAsm has a kernel for AVX512 only.
+// weightsAsm has a kernel for AVX-512 only.
 func weightsAsm(keys *uint64, x *float32, n int, from, scale float64, bound float32, least, code uint64) (kept int, total uint64) {
 	return weightsAVX512(keys, x, n, from, scale, bound, least, code)
 }
 
 func scaleMulAsm(l Level, dst, x, w *float32, n int, k float32) {
-	if l == AVX512 {
+	if l.wide() {
 		scaleMulAVX512(dst, x, w, n, k)
 		return
 	}
@@ -124,7 +126,7 @@ func scaleMulAsm(l Level, dst, x, w *float32, n int, k float32) {
 }
 
 func mulAddAsm(l Level, dst, x *float32, n int, k float32) {
-	if l == AVX512 {
+	if l.wide() {
 		mulAddAVX512(dst, x, n, k)
 		return
 	}
@@ -132,7 +134,7 @@ func mulAddAsm(l Level, dst, x *float32, n int, k float32) {
 }
 
 func timesAsm(l Level, dst, x *float32, n int, k float32) {
-	if l == AVX512 {
+	if l.wide() {
 		timesAVX512(dst, x, n, k)
 		return
 	}
@@ -140,7 +142,7 @@ func timesAsm(l Level, dst, x *float32, n int, k float32) {
 }
 
 func rotateAsm(l Level, a, b, cos, sin *float32, n int) {
-	if l == AVX512 {
+	if l.wide() {
 		rotateAVX512(a, b, cos, sin, n)
 		return
 	}
@@ -148,7 +150,7 @@ func rotateAsm(l Level, a, b, cos, sin *float32, n int) {
 }
 
 func swigluAsm(l Level, dst, gu *float32, n int, alpha, limit, plus float32) {
-	if l == AVX512 {
+	if l.wide() {
 		swigluAVX512(dst, gu, n, alpha, limit, plus)
 		return
 	}
@@ -156,14 +158,14 @@ func swigluAsm(l Level, dst, gu *float32, n int, alpha, limit, plus float32) {
 }
 
 func expSumAsm(l Level, x *float32, n int, m float32) float32 {
-	if l == AVX512 {
+	if l.wide() {
 		return expSumAVX512(x, n, m)
 	}
 	return expSumAVX2(x, n, m)
 }
 
 func toBF16Asm(l Level, dst *uint16, x *float32, n int) {
-	if l == AVX512 {
+	if l.wide() {
 		toBF16AVX512(dst, x, n)
 		return
 	}
@@ -171,21 +173,21 @@ func toBF16Asm(l Level, dst *uint16, x *float32, n int) {
 }
 
 func maxBitsAsm(l Level, x *float32, n int) uint32 {
-	if l == AVX512 {
+	if l.wide() {
 		return maxBitsAVX512(x, n)
 	}
 	return maxBitsAVX2(x, n)
 }
 
 func largestAsm(l Level, x *float32, n int) float32 {
-	if l == AVX512 {
+	if l.wide() {
 		return largestAVX512(x, n)
 	}
 	return largestAVX2(x, n)
 }
 
 func toE4M3Asm(l Level, dst *uint8, x *float32, n int, k float32) {
-	if l == AVX512 {
+	if l.wide() {
 		toE4M3AVX512(dst, x, n, k)
 		return
 	}

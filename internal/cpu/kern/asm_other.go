@@ -33,13 +33,13 @@ func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, i
 	panic(noKernels)
 }
 
-var nativeBF16 = false // no build of this kind has such kernels
+var chained = false // no build of this kind has kernels for pairs
 
-func bf16DotsAsm(Level, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, int, *float32, int) {
-	panic(noKernels)
-}
+func (l Level) hasBF16() bool { return false }
 
-func bf16OneRowAsm(**byte, *byte, int, int, *float32) { panic(noKernels) }
+func bf16Asm(Level, int, int, *byte, *byte, int, int, *float32) { panic(noKernels) }
+
+func bf16TilesAsm(*[64]byte, *byte, *byte, int, int, int, int, *float32, int) { panic(noKernels) }
 
 func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, family, int, int) int {
 	panic(noKernels)

@@ -1,22 +1,30 @@
 package kern
 
 import (
+	"encoding/binary"
+	"math"
 	"unsafe"
 
 	"ossian/internal/tensor"
 )
 
-// Products of BF16 weights with activations rounded to BF16 (Options.BF16) have 16 lanes
-// too: of every 32 elements, lane l takes pair l and adds the product of its odd element,
-// then that of the even one. Products of two BF16 are exact, so all levels agree bit for bit, unless
-// one is below 2^-126, which machines that multiply pairs take for 0.
+// Products of BF16 weights with activations rounded to BF16 (Options.BF16). The weights lie in
+// row groups (bf16x16) in words of two elements, word by word: what an instruction for tiles
+// wants, and what others multiply with one activation at a time, each row in a lane of its own.
+//
+// There are two orders of sums (bf16Go), because the instructions have two. A machine has one
+// of them on all its levels, for any number of rows, and all levels agree bit for bit. Whatever is
+// below 2^-126, a weight, an activation or a sum, counts as 0.
 
-// bf16Block is how many elements the lanes take at a time.
-const bf16Block = 2 * lanes
+// bf16Block is how many elements of a row a tile of weights has.
+const bf16Block = 32
+
+// maxTileAMX is the most rows of an activation tile for the level AMX, two of the machine's.
+const maxTileAMX = 32
 
 // pairs reports whether the level multiplies pairs of BF16 as they lie. Else activations are
-// kept as float32 of the same values: of every 32 the odd ones and then the even ones.
-func (l Level) pairs() bool { return l == AVX512 && nativeBF16 }
+// kept as float32 of the same values.
+func (l Level) pairs() bool { return l == AMX || (l.wide() && chained) }
 
 // BF16Bytes returns the bytes of a row of n activations rounded to BF16.
 func (l Level) BF16Bytes(n int) int {
@@ -26,56 +34,146 @@ func (l Level) BF16Bytes(n int) int {
 	return 4 * n
 }
 
-// roundBF16 rounds the elements of x, whole blocks, into row.
-func (l Level) roundBF16(row []byte, x []float32) {
-	if l.pairs() {
-		ToBF16(l, unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(row))), len(x)), x)
-		return
+// bf16Rows returns how many of n rows the next tile takes: as many as kernels take at most, or
+// so that no tile is small.
+func (l Level) bf16Rows(n int) int {
+	most := maxTile
+	switch {
+	case l == AMX:
+		most = maxTileAMX
+	case l.wide() && chained:
+		most = 12
+	case l.wide():
+		most = 8
+	case l == AVX2 && chained:
+		most = 6
+	case l == AVX2:
+		most = 3
 	}
+	tiles := (n + most - 1) / most
+	return (n + tiles - 1) / tiles
+}
+
+// roundBF16 rounds x, whole blocks, into row t of a tile of T rows: block by block of the
+// tile, row by row.
+func (l Level) roundBF16(tile []byte, T, t int, x []float32) {
+	size := l.BF16Bytes(bf16Block)
+	_ = tile[:T*l.BF16Bytes(len(x))]
 	var half [bf16Block]uint16
-	to := floatsOf(row)
-	for k := 0; k < len(x); k += bf16Block {
-		ToBF16(l, half[:], x[k:][:bf16Block])
-		t := (*[bf16Block]float32)(to[k:])
-		for i := range lanes {
-			t[i], t[lanes+i] = tensor.BF16ToFloat(half[2*i+1]), tensor.BF16ToFloat(half[2*i])
+	for b := range len(x) / bf16Block {
+		ToBF16(l, half[:], x[b*bf16Block:][:bf16Block])
+		to := unsafe.Pointer(&tile[(b*T+t)*size])
+		if l.pairs() {
+			*(*[bf16Block]uint16)(to) = half
+			continue
+		}
+		for k, v := range half {
+			(*[bf16Block]float32)(to)[k] = tensor.BF16ToFloat(v)
 		}
 	}
 }
 
-// bf16Dots computes y[t·ldy+r] = w[r]·x[t] for four BF16 rows and T <= maxDot rows of
-// roundBF16, n elements each; next as in dots.
-func (l Level) bf16Dots(w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y []float32, ldy int) {
-	if l > Go {
-		bf16DotsAsm(l, w, x, n, T, next, &y[0], ldy)
+// bf16Tile computes y[t·16G+16g+r] = w[g][r]·x[t] for G row groups of nb blocks, size bytes
+// apart, and a tile of T rows; G is 1 or, for one row and l.wide, bf16Groups. It is for the
+// levels below AMX.
+func (l Level) bf16Tile(w []byte, size, G int, tile []byte, nb, T int, y []float32) {
+	_, _, _ = w[:(G-1)*size+nb*layouts[bf16x16].quants], tile[:nb*T*l.BF16Bytes(bf16Block)], y[:T*G*groupRows]
+	if !l.hasBF16() {
+		bf16Go(w, tile, nb, T, y)
 		return
 	}
-	for t := range T {
-		for r := range dotRows {
-			y[t*ldy+r] = bf16DotGo(w[r], unsafe.Slice((*float32)(x[t]), n))
+	bf16Asm(l, T, G, &w[0], &tile[0], nb, size, &y[0])
+}
+
+// bf16Groups is how many row groups there are kernels for with one activation row.
+const bf16Groups = 4
+
+// bf16Go defines the order of sums. In blocks of 32, of their own from zero, sums of the products
+// of even elements and of odd ones; then both together are added to what the blocks before
+// gave (TDPBF16PS). Where the machine is chained, one sum: of each pair the odd product, then
+// the even one (VDPBF16PS).
+func bf16Go(w, tile []byte, nb, T int, y []float32) {
+	clear(y[:T*groupRows])
+	for b := range nb {
+		weights := w[b*layouts[bf16x16].quants:][:layouts[bf16x16].quants]
+		for t := range T {
+			x := (*[bf16Block]float32)(unsafe.Pointer(&tile[(b*T+t)*4*bf16Block]))
+			for r := range groupRows {
+				sum := &y[t*groupRows+r]
+				var even, odd float32
+				for k := range bf16Block / 2 {
+					pair := binary.LittleEndian.Uint32(weights[64*k+4*r:])
+					low, high := math.Float32frombits(pair<<16), math.Float32frombits(pair&0xffff0000)
+					if chained {
+						*sum = fmaFlushed(low, x[2*k], fmaFlushed(high, x[2*k+1], *sum))
+						continue
+					}
+					even, odd = fmaFlushed(low, x[2*k], even), fmaFlushed(high, x[2*k+1], odd)
+				}
+				if !chained {
+					*sum = flushed(*sum + flushed(even+odd))
+				}
+			}
 		}
 	}
 }
 
-// bf16OneRowWeights is how many weight rows bf16OneRow takes at a time.
-const bf16OneRowWeights = 64
+// leastNormal is the least magnitude that flushed keeps.
+const leastNormal = 0x1p-126
 
-// bf16OneRow computes y[r] = w[r]·x for some times four rows with AVX-512, as bf16Dots does;
-// w[n:n+dotRows] is what is read next.
-func bf16OneRow(w *[bf16OneRowWeights + dotRows]unsafe.Pointer, n int, x []byte, in int, y []float32) {
-	bf16OneRowAsm((**byte)(unsafe.Pointer(w)), &x[0], in, n/dotRows, &y[:n][0])
+// flushed is v, or a zero of its sign if it is smaller than float32 numbers normally are.
+func flushed(v float32) float32 {
+	if v < leastNormal && v > -leastNormal {
+		return v * 0
+	}
+	return v
 }
 
-// bf16DotGo defines the order of the sums of bf16Dots and bf16OneRow; x is as roundBF16
-// leaves it for levels without pairs.
-func bf16DotGo(w unsafe.Pointer, x []float32) float32 {
-	var acc [lanes]float32
-	for k := 0; k < len(x); k += bf16Block {
-		xk := (*[bf16Block]float32)(x[k:])
-		for l := range acc {
-			acc[l] += bf16.element(w, k+2*l+1) * xk[l]
-			acc[l] += bf16.element(w, k+2*l) * xk[lanes+l]
+// fmaFlushed is a·b+c rounded once, a and b being BF16 and c flushed; whatever is below 2^-126
+// counts as 0.
+func fmaFlushed(a, b, c float32) float32 {
+	a, b = flushed(a), flushed(b)
+	product := a * b // exact, since it has 16 bits, unless it is very small or very large
+	if size := product * product; (size >= 0x1p-120 && size < math.MaxFloat32) || a == 0 || b == 0 {
+		return flushed(product + c)
+	}
+	return fmaRare(a, b, c)
+}
+
+// fmaRare is fmaFlushed for products of any size.
+func fmaRare(a, b, c float32) float32 {
+	product := float64(a) * float64(b) // exact
+	sum := product + float64(c)
+	// What the sum lost, made odd where it lost something, so that the next rounding is right.
+	part := sum - product
+	lost := (product - (sum - part)) + (float64(c) - part)
+	if bits := math.Float64bits(sum); lost != 0 && bits&1 == 0 && sum-sum == 0 {
+		if (lost > 0) == (sum > 0) {
+			bits++
+		} else {
+			bits--
+		}
+		sum = math.Float64frombits(bits)
+	}
+	if size := math.Abs(sum); size < leastNormal && size >= leastNormal*(1-0x1p-25) { // rounds to the least
+		return float32(math.Copysign(leastNormal, sum))
+	}
+	return flushed(float32(sum))
+}
+
+// packBF16 packs rows of data into the row group mem, word by word.
+func packBF16(mem []byte, rows [][]byte) {
+	for r, data := range rows {
+		for k := 0; k+4 <= len(data); k += 4 {
+			*(*[4]byte)(mem[16*k+4*r:]) = *(*[4]byte)(data[k:])
 		}
 	}
-	return reduce(&acc)
+}
+
+// bf16Floats decodes row r of the group to dst.
+func (g group) bf16Floats(r int, dst []float32) {
+	for k := 0; k+2 <= len(dst); k += 2 {
+		pair := binary.LittleEndian.Uint32(g.quants[32*k+4*r:])
+		dst[k], dst[k+1] = math.Float32frombits(pair<<16), math.Float32frombits(pair&0xffff0000)
+	}
 }

@@ -1,24 +1,29 @@
 package kern
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/cpu"
+
 	"ossian/internal/tensor"
 )
 
-// bf16Levels are the levels, the best of them also without the machine's own instruction.
+// bf16Levels are the levels with each order of sums that they have.
 func bf16Levels(t *testing.T, f func(t *testing.T, l Level)) {
-	for _, l := range levels() {
-		t.Run(l.String(), func(t *testing.T) { f(t, l) })
-	}
-	if AVX512.pairs() {
-		nativeBF16 = false
-		defer func() { nativeBF16 = true }()
-		t.Run("avx512 without pairs", func(t *testing.T) { f(t, AVX512) })
+	defer func(was bool) { chained = was }(chained)
+	for _, order := range []bool{false, true} {
+		for _, l := range levels() {
+			if order && (l == AMX || l.wide() && !cpu.X86.HasAVX512BF16) {
+				continue
+			}
+			chained = order
+			t.Run(fmt.Sprintf("%v, chained %v", l, order), func(t *testing.T) { f(t, l) })
+		}
 	}
 }
 
@@ -54,7 +59,7 @@ func TestBF16Activations(t *testing.T) {
 					if !slices.Equal(alone, got[:out]) {
 						t.Fatalf("[%d, %d], front %v: one row alone is %v, among others %v", out, in, front, alone, got[:out])
 					}
-					what := fmt.Sprintf("[%d, %d]", out, in)
+					what := fmt.Sprintf("[%d, %d], chained %v", out, in, chained)
 					if first[what] == nil {
 						first[what] = slices.Clone(got)
 					}
@@ -85,6 +90,69 @@ func TestBF16Invariance(t *testing.T) {
 		defer p.Close()
 	}
 	bf16Levels(t, func(t *testing.T, l Level) { testInvariance(t, pools, tensor.BF16, Options{Level: l, BF16: true}) })
+}
+
+// TestBF16Bits: kernels give the bits of bf16Go for numbers of any size: subnormal ones, such as
+// become so in products and sums, infinities and NaN. Everything lies between guard pages.
+func TestBF16Bits(t *testing.T) {
+	special := []uint16{0, 0x8000, 1, 0x807f, 0x0080, 0x8080, 0x0100, 0x1f80, 0x2000, 0x9fff, 0x203f, 0x3f80, 0xbf81, 0x5f80, 0x7f7f, 0xff7f}
+	random := func(rng *rand.Rand, kind int) uint16 {
+		switch {
+		case kind == 0:
+			return tensor.ToBF16(float32(rng.NormFloat64()))
+		case kind == 1: // products around 2^-126
+			return uint16(rng.IntN(1<<12)) + 63<<7 - 1<<11 - 63<<6 | uint16(rng.IntN(2))<<15
+		case kind == 3 && rng.IntN(40) == 0:
+			return []uint16{0x7f80, 0xff80, 0x7fc1}[rng.IntN(3)]
+		}
+		return special[rng.IntN(len(special))]
+	}
+	bf16Levels(t, func(t *testing.T, l Level) {
+		rng := rand.New(rand.NewPCG(3, 3))
+		for round := range 400 {
+			nb, T, groups, kind, front := 1+rng.IntN(5), 1+rng.IntN(maxTileAMX), 1, round%4, rng.IntN(2) == 0
+			switch {
+			case l == AMX:
+				groups = 1 + rng.IntN(5)
+			case l.wide() && T == 1:
+				groups = bf16Groups
+			}
+			rows := T
+			if l != AMX {
+				rows = l.bf16Rows(T)
+			}
+			size := nb * layouts[bf16x16].quants
+			w := guarded[byte](t, groups*size, front)
+			for i := 0; i < len(w); i += 2 {
+				binary.LittleEndian.PutUint16(w[i:], random(rng, kind))
+			}
+			tile, plain := guarded[byte](t, rows*nb*l.BF16Bytes(bf16Block), front), make([]byte, rows*nb*4*bf16Block)
+			for row := range rows {
+				x := make([]float32, nb*bf16Block)
+				for i := range x {
+					x[i] = tensor.BF16ToFloat(random(rng, kind))
+				}
+				l.roundBF16(tile, rows, row, x)
+				Go.roundBF16(plain, rows, row, x)
+			}
+			width := groups * groupRows
+			got, want := guarded[float32](t, rows*width, front), make([]float32, rows*groupRows)
+			if l == AMX {
+				bf16AMX(w, size, groups, tile, nb, rows, got, width)
+			} else {
+				l.bf16Tile(w, size, groups, tile, nb, rows, got)
+			}
+			for g := range groups {
+				bf16Go(w[g*size:], plain, nb, rows, want)
+				for i, v := range want {
+					at := i/groupRows*width + g*groupRows + i%groupRows
+					if math.Float32bits(got[at]) != math.Float32bits(v) && !(got[at] != got[at] && v != v) {
+						t.Fatalf("kind %d, %d blocks, %d rows, group %d of %d: element %d is %x, want %x", kind, nb, rows, g, groups, i, got[at], v)
+					}
+				}
+			}
+		}
+	})
 }
 
 // TestBF16Changes: the form of the activations follows the level, and rows that are not

@@ -97,7 +97,7 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 			}
 		}
 	}
-	if l == AVX512 {
+	if l.wide() {
 		switch f {
 		case mx4:
 			switch T {
@@ -445,7 +445,7 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32, 
 			dotsE4M31AVX2(w, x, n, next, y, ldy)
 		}
 	}
-	if l == AVX512 {
+	if l.wide() {
 		switch f {
 		case bf16:
 			switch T {
@@ -498,46 +498,81 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32, 
 	}
 }
 
-func bf16Kernel(l Level, native bool, T int, w, x **byte, n, next int, y *float32, ldy int) {
+func bf16Kernel(l Level, T, G int, w, a *byte, nb, size int, y *float32) {
 	switch {
-	case l == AVX2:
-		switch T {
-		case 1:
-			bf16Dots1AVX2(w, x, n, next, y, ldy)
-		case 2:
-			bf16Dots2AVX2(w, x, n, next, y, ldy)
-		case 3:
-			bf16Dots3AVX2(w, x, n, next, y, ldy)
+	case l.wide() && chained == false:
+		switch {
+		case G == 4: // T is 1
+			bf16Tiled4GroupsAVX512(w, a, nb, size, y)
+		case T == 1:
+			bf16Tiled1AVX512(w, a, nb, size, y)
+		case T == 2:
+			bf16Tiled2AVX512(w, a, nb, size, y)
+		case T == 3:
+			bf16Tiled3AVX512(w, a, nb, size, y)
+		case T == 4:
+			bf16Tiled4AVX512(w, a, nb, size, y)
+		case T == 5:
+			bf16Tiled5AVX512(w, a, nb, size, y)
+		case T == 6:
+			bf16Tiled6AVX512(w, a, nb, size, y)
+		case T == 7:
+			bf16Tiled7AVX512(w, a, nb, size, y)
+		case T == 8:
+			bf16Tiled8AVX512(w, a, nb, size, y)
 		}
-	case native:
-		switch T {
-		case 1:
-			bf16Dots1Native(w, x, n, next, y, ldy)
-		case 2:
-			bf16Dots2Native(w, x, n, next, y, ldy)
-		case 3:
-			bf16Dots3Native(w, x, n, next, y, ldy)
-		case 4:
-			bf16Dots4Native(w, x, n, next, y, ldy)
-		case 5:
-			bf16Dots5Native(w, x, n, next, y, ldy)
-		case 6:
-			bf16Dots6Native(w, x, n, next, y, ldy)
+	case l.wide() && chained == true:
+		switch {
+		case G == 4: // T is 1
+			bf16Native4GroupsAVX512(w, a, nb, size, y)
+		case T == 1:
+			bf16Native1AVX512(w, a, nb, size, y)
+		case T == 2:
+			bf16Native2AVX512(w, a, nb, size, y)
+		case T == 3:
+			bf16Native3AVX512(w, a, nb, size, y)
+		case T == 4:
+			bf16Native4AVX512(w, a, nb, size, y)
+		case T == 5:
+			bf16Native5AVX512(w, a, nb, size, y)
+		case T == 6:
+			bf16Native6AVX512(w, a, nb, size, y)
+		case T == 7:
+			bf16Native7AVX512(w, a, nb, size, y)
+		case T == 8:
+			bf16Native8AVX512(w, a, nb, size, y)
+		case T == 9:
+			bf16Native9AVX512(w, a, nb, size, y)
+		case T == 10:
+			bf16Native10AVX512(w, a, nb, size, y)
+		case T == 11:
+			bf16Native11AVX512(w, a, nb, size, y)
+		case T == 12:
+			bf16Native12AVX512(w, a, nb, size, y)
 		}
-	case l == AVX512:
-		switch T {
-		case 1:
-			bf16Dots1AVX512(w, x, n, next, y, ldy)
-		case 2:
-			bf16Dots2AVX512(w, x, n, next, y, ldy)
-		case 3:
-			bf16Dots3AVX512(w, x, n, next, y, ldy)
-		case 4:
-			bf16Dots4AVX512(w, x, n, next, y, ldy)
-		case 5:
-			bf16Dots5AVX512(w, x, n, next, y, ldy)
-		case 6:
-			bf16Dots6AVX512(w, x, n, next, y, ldy)
+	case l == AVX2 && chained == false:
+		switch {
+		case T == 1:
+			bf16Tiled1AVX2(w, a, nb, size, y)
+		case T == 2:
+			bf16Tiled2AVX2(w, a, nb, size, y)
+		case T == 3:
+			bf16Tiled3AVX2(w, a, nb, size, y)
+		}
+	case l == AVX2 && chained == true:
+		switch {
+		case T == 1:
+			bf16Chain1AVX2(w, a, nb, size, y)
+		case T == 2:
+			bf16Chain2AVX2(w, a, nb, size, y)
+		case T == 3:
+			bf16Chain3AVX2(w, a, nb, size, y)
+		case T == 4:
+			bf16Chain4AVX2(w, a, nb, size, y)
+		case T == 5:
+			bf16Chain5AVX2(w, a, nb, size, y)
+		case T == 6:
+			bf16Chain6AVX2(w, a, nb, size, y)
 		}
 	}
 }
@@ -574,7 +609,7 @@ func scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, l
 			}
 		}
 	}
-	if l == AVX512 {
+	if l.wide() {
 		switch f {
 		case bf16:
 			switch T {
@@ -651,7 +686,7 @@ func weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32
 			}
 		}
 	}
-	if l == AVX512 {
+	if l.wide() {
 		switch f {
 		case bf16:
 			switch heads {

@@ -20,7 +20,7 @@ type Form struct {
 
 // families are the names of the layouts in Form.Layout; those of rows as stored are for
 // what was columns.
-var families = [e4m3]string{bf16: "bf16", f16: "f16", f32: "f32", mx4: "mx4", q4: "q4", q4m: "q4m", q4k: "q4k", q8: "q8", q5m: "q5m", q5k: "q5k", q6k: "q6k"}
+var families = [e4m3]string{bf16x16: "bf16x16", bf16: "bf16", f16: "f16", f32: "f32", mx4: "mx4", q4: "q4", q4m: "q4m", q4k: "q4k", q8: "q8", q5m: "q5m", q5k: "q5k", q6k: "q6k"}
 
 // pieceBytes is about how much is packed, handed over and let go at a time by a worker.
 const pieceBytes = 1 << 20
@@ -31,7 +31,7 @@ func FormOf(t *tensor.Tensor, o Options) Form {
 	if PackedBytes(t, o) == 0 {
 		return Form{}
 	}
-	matrix, err := newMatrix(t, Options{Q8: o.Q8})
+	matrix, err := newMatrix(t, Options{Q8: o.Q8, BF16: o.BF16})
 	if err != nil {
 		return Form{} // Pack says what is wrong
 	}

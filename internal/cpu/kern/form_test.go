@@ -48,7 +48,7 @@ func TestWritePacked(t *testing.T) {
 			w := randomTensor(rng, dt, shape[0], shape[1], shape[2])
 			var first []byte
 			for _, l := range levels() {
-				o := Options{Level: l, Q8: true}
+				o := Options{Level: l, Q8: dt != tensor.BF16, BF16: true}
 				m := pack(t, w, o, p)
 				mem, decode := written(t, w, o, p)
 				if !bytes.Equal(mem, m.mem) {

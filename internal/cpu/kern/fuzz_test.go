@@ -33,7 +33,7 @@ func FuzzPack(f *testing.F) {
 		for i := range x {
 			x[i] = float32(int8(seed[i%len(seed)])) / float32(i+1)
 		}
-		var y [AVX512 + 1][out]float32
+		var y [AMX + 1][out]float32
 		for _, l := range levels() {
 			m := pack(t, w, Options{Level: l}, p)
 			checkRows(t, m, w)

@@ -769,21 +769,6 @@ func dotsF322AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 //go:noescape
 func dotsF323AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// bf16Dots1AVX2 multiplies 2 rows of BF16 with 1 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots1AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
-
-// bf16Dots2AVX2 multiplies 2 rows of BF16 with 2 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots2AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
-
-// bf16Dots3AVX2 multiplies 2 rows of BF16 with 3 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots3AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
-
 // dotsE4M31AVX2 multiplies 2 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
@@ -1054,36 +1039,6 @@ func dotsF325AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 //go:noescape
 func dotsF326AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// bf16Dots1AVX512 multiplies 4 rows of BF16 with 1 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots1AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
-
-// bf16Dots2AVX512 multiplies 4 rows of BF16 with 2 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots2AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
-
-// bf16Dots3AVX512 multiplies 4 rows of BF16 with 3 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots3AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
-
-// bf16Dots4AVX512 multiplies 4 rows of BF16 with 4 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots4AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
-
-// bf16Dots5AVX512 multiplies 4 rows of BF16 with 5 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots5AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
-
-// bf16Dots6AVX512 multiplies 4 rows of BF16 with 6 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
-//
-//go:noescape
-func bf16Dots6AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
-
 // dotsE4M31AVX512 multiplies 4 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
@@ -1269,50 +1224,180 @@ func peakInt8AVX512(n int)
 //go:noescape
 func peakF32AVX512(n int)
 
-// bf16Dots1Native multiplies 4 rows of BF16 with 1 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Tiled1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16].
 //
 //go:noescape
-func bf16Dots1Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, y *float32)
 
-// bf16Dots2Native multiplies 4 rows of BF16 with 2 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Tiled2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16].
 //
 //go:noescape
-func bf16Dots2Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, y *float32)
 
-// bf16Dots3Native multiplies 4 rows of BF16 with 3 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Tiled3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16].
 //
 //go:noescape
-func bf16Dots3Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, y *float32)
 
-// bf16Dots4Native multiplies 4 rows of BF16 with 4 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Tiled4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16].
 //
 //go:noescape
-func bf16Dots4Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, y *float32)
 
-// bf16Dots5Native multiplies 4 rows of BF16 with 5 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Tiled5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16].
 //
 //go:noescape
-func bf16Dots5Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, y *float32)
 
-// bf16Dots6Native multiplies 4 rows of BF16 with 6 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Tiled6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16].
 //
 //go:noescape
-func bf16Dots6Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, y *float32)
 
-// bf16OneRowAVX512 multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of odd and even float32, n elements, a multiple of 32.
+// bf16Tiled7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16].
 //
 //go:noescape
-func bf16OneRowAVX512(w **byte, x *byte, n int, quads int, y *float32)
+func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, y *float32)
 
-// bf16OneRowNative multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of BF16, n elements, a multiple of 32.
+// bf16Tiled8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16].
 //
 //go:noescape
-func bf16OneRowNative(w **byte, x *byte, n int, quads int, y *float32)
+func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Tiled4GroupsAVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64].
+//
+//go:noescape
+func bf16Tiled4GroupsAVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16].
+//
+//go:noescape
+func bf16Native1AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16].
+//
+//go:noescape
+func bf16Native2AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16].
+//
+//go:noescape
+func bf16Native3AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16].
+//
+//go:noescape
+func bf16Native4AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16].
+//
+//go:noescape
+func bf16Native5AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16].
+//
+//go:noescape
+func bf16Native6AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16].
+//
+//go:noescape
+func bf16Native7AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16].
+//
+//go:noescape
+func bf16Native8AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native9AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. y is [9, 16].
+//
+//go:noescape
+func bf16Native9AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native10AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. y is [10, 16].
+//
+//go:noescape
+func bf16Native10AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native11AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. y is [11, 16].
+//
+//go:noescape
+func bf16Native11AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native12AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. y is [12, 16].
+//
+//go:noescape
+func bf16Native12AVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Native4GroupsAVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64].
+//
+//go:noescape
+func bf16Native4GroupsAVX512(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Tiled1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16].
+//
+//go:noescape
+func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Tiled2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16].
+//
+//go:noescape
+func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Tiled3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16].
+//
+//go:noescape
+func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Chain1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16].
+//
+//go:noescape
+func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Chain2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16].
+//
+//go:noescape
+func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Chain3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16].
+//
+//go:noescape
+func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Chain4AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16].
+//
+//go:noescape
+func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Chain5AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16].
+//
+//go:noescape
+func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Chain6AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16].
+//
+//go:noescape
+func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, y *float32)
+
+// bf16Tiles1AMX multiplies groups of BF16 rows, size bytes apart, with 1 tiles of activations, nb blocks of 32 of rowBytes each; see bf16Go. Rows of y are ldy bytes apart.
+//
+//go:noescape
+func bf16Tiles1AMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, y *float32, ldy int)
+
+// bf16Tiles2AMX multiplies groups of BF16 rows, size bytes apart, with 2 tiles of activations, nb blocks of 32 of rowBytes each; see bf16Go. Rows of y are ldy bytes apart.
+//
+//go:noescape
+func bf16Tiles2AMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, y *float32, ldy int)
 
 // peakBF16AVX512 runs n times twelve multiply-adds within registers.
 //
 //go:noescape
 func peakBF16AVX512(n int)
+
+// peakBF16AMX runs n times twelve products of tiles.
+//
+//go:noescape
+func peakBF16AMX(config *byte, n int)
 
 // weightsAVX512 fills keys for n logits, a multiple of 8, and returns their number and the sum of their weights. Up to 7 more words of keys are written, none beyond the n-th.
 //
@@ -1323,6 +1408,11 @@ func weightsAVX512(keys *uint64, x *float32, n int, from float64, scale float64,
 //
 //go:noescape
 func pause()
+
+// vendor returns the first four letters of the name of the processor's maker.
+//
+//go:noescape
+func vendor() uint32
 
 // prefetch asks for lines of 64 bytes, one or more.
 //

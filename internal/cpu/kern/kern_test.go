@@ -11,7 +11,7 @@ import (
 
 // levels are the implementations this machine has; TestLevels tells if one is missing.
 func levels() (have []Level) {
-	for l := Go; l <= AVX512; l++ {
+	for l := Go; l <= AMX; l++ {
 		if l.Available() {
 			have = append(have, l)
 		}
@@ -416,7 +416,7 @@ func TestPackRefuses(t *testing.T) {
 		{"four dimensions", tensor.F32, []int{2, 2, 2, 2}, Go},
 		{"no rows", tensor.F32, []int{0, 2}, Go},
 		{"part of a block", tensor.Q8_0, []int{2, 48}, Go},
-		{"level beyond the last", tensor.F32, []int{2, 2}, AVX512 + 1},
+		{"level beyond the last", tensor.F32, []int{2, 2}, AMX + 1},
 	} {
 		w := &tensor.Tensor{Name: "w", DType: tt.dt, Shape: tt.shape, Data: make([]byte, 4096)}
 		if _, err := Pack(w, Options{Level: tt.level}, p); err == nil {

@@ -9,7 +9,8 @@ import (
 
 // A family is a packed form of weights. The first eight hold blocks of 32
 // elements of 16 rows ("x16", kernels.md 5) and multiply with int8 activations;
-// the others are rows as the checkpoint stores them.
+// bf16x16 has them in words of two elements, and no scales; the others are rows as the
+// checkpoint stores them.
 //
 // A row group of 16 rows lies in one piece: first the quants of all its blocks,
 // then their scales. The quants of a block are 32-bit words, [word][row]: nibble
@@ -19,27 +20,28 @@ import (
 type family uint8
 
 const (
-	mx4  family = iota // E2M1 nibbles (doubled: 0..24 after the table); per block 16 E8M0 bytes
-	q4                 // nibbles; per block 16 f16 scales
-	q4m                // nibbles; per block 16 f16 scales, 16 f16 minima
-	q4k                // nibbles; per 8 blocks 16 f16 d, 16 f16 -dmin; per block 16 u8 scales, 16 u8 minima
-	q8                 // bytes; per block 16 f16 scales
-	q5m                // bytes; scales as q4m
-	q5k                // bytes; scales as q4k
-	q6k                // bytes; per 8 blocks 16 f16 d; per block 16 s8 scales of elements 0-15, 16 of elements 16-31
-	bf16               // rows as stored
+	mx4     family = iota // E2M1 nibbles (doubled: 0..24 after the table); per block 16 E8M0 bytes
+	q4                    // nibbles; per block 16 f16 scales
+	q4m                   // nibbles; per block 16 f16 scales, 16 f16 minima
+	q4k                   // nibbles; per 8 blocks 16 f16 d, 16 f16 -dmin; per block 16 u8 scales, 16 u8 minima
+	q8                    // bytes; per block 16 f16 scales
+	q5m                   // bytes; scales as q4m
+	q5k                   // bytes; scales as q4k
+	q6k                   // bytes; per 8 blocks 16 f16 d; per block 16 s8 scales of elements 0-15, 16 of elements 16-31
+	bf16x16               // pairs of elements, no scales; multiplies activations in BF16, or none
+	bf16                  // rows as stored
 	f16
 	f32
 	e4m3 // keys and values only
 
-	packed = q6k + 1 // the number of packed families
+	packed = q6k + 1 // the number of families that multiply int8
 )
 
 // super is how many blocks share the f16 factors of a K-quant.
 const super = 8
 
 // layouts are the sizes of the packed families.
-var layouts = [packed]struct {
+var layouts = [packed + 1]struct {
 	quants int   // bytes of the quants of a block of 16 rows
 	scales int   // bytes of its scales
 	head   int   // bytes before the scales of every 8 blocks
@@ -53,6 +55,8 @@ var layouts = [packed]struct {
 	q5m: {quants: 512, scales: 64},
 	q5k: {quants: 512, scales: 32, head: 64},
 	q6k: {quants: 512, scales: 32, head: 32, zero: 32},
+
+	bf16x16: {quants: 1024},
 }
 
 func (f family) nibbles() bool { return f <= q4k }
@@ -76,7 +80,19 @@ func (f family) scalesAt(b int) int {
 	return b*layout.scales + (b/super+1)*layout.head
 }
 
-// familyOf returns the family that keeps weights of a type; there is none for types that
+// family returns the family that keeps t with these options.
+func (o Options) family(t *tensor.Tensor) (f family, ok bool) {
+	f, ok = familyOf(t.DType)
+	switch {
+	case o.Q8 && f > packed:
+		return q8, ok
+	case ok && f == bf16 && o.BF16 && t.Cols()%bf16Block == 0:
+		return bf16x16, true
+	}
+	return f, ok
+}
+
+// familyOf returns the family that keeps weights of a type unless options say otherwise; there is none for types that
 // are no weights.
 func familyOf(t tensor.DType) (f family, ok bool) {
 	switch t {
@@ -400,6 +416,10 @@ var (
 
 // floats decodes row r exactly as tensor.Row.Floats does.
 func (g group) floats(r int, dst []float32) {
+	if g.f == bf16x16 {
+		g.bf16Floats(r, dst)
+		return
+	}
 	zero := layouts[g.f].zero
 	var q [32]uint8
 	for b := range len(dst) / 32 {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestLevels asks the operating system, not the code under test, what the machine
@@ -34,6 +36,13 @@ func TestLevels(t *testing.T) {
 	}
 	if want == AVX2 && has("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi", "avx512_vnni") {
 		want = AVX512
+	}
+	if want == AVX512 && has("amx_tile", "amx_bf16", "amx_int8") {
+		want = AMX
+		if _, _, refused := unix.Syscall(unix.SYS_ARCH_PRCTL, 0x1023, 18, 0); refused != 0 { // ARCH_REQ_XCOMP_PERM for tiles
+			t.Logf("the operating system does not let this process use tiles: %v", refused)
+			want = AVX512
+		}
 	}
 	if got := Detect(); got != want {
 		t.Errorf("Detect() = %v, the processor's flags promise %v", got, want)

@@ -14,9 +14,9 @@ const groupRows = 16
 // A Matrix is a stack of E matrices [out, in], immutable once packed (but for Use), and
 // safe for concurrent use.
 //
-// BF16, F16 and F32 stay where the tensor has them, which must outlive the
-// matrix. Quantised types, with Options.Q8 all, and columns are repacked outside the Go
-// heap. Interleave makes one matrix of two.
+// Other BF16, F16 and F32 stay where the tensor has them, which must outlive the
+// matrix. Quantised types, with Options.Q8 all, BF16 with Options.BF16, and columns are
+// repacked outside the Go heap. Interleave makes one matrix of two.
 type Matrix struct {
 	e, out, in int
 	fam        family
@@ -75,8 +75,11 @@ func newMatrix(t *tensor.Tensor, o Options) (*Matrix, error) {
 		matrix.e, matrix.out, matrix.in = shape[0], shape[1], shape[2]
 	}
 	block, _ := t.DType.Block()
-	if o.Q8 && fam >= packed {
-		matrix.fam, block = q8, 32
+	if len(t.Shape) > 0 {
+		matrix.fam, _ = o.family(t)
+	}
+	if o.Q8 && fam > packed {
+		block = 32
 	}
 	if matrix.e < 1 || matrix.out < 1 || matrix.in < 1 || matrix.in%block != 0 {
 		return nil, fmt.Errorf("tensor %q: shape %v of %v; expected [out, in] or [experts, out, in], rows of whole blocks of %d", t.Name, t.Shape, t.DType, block)
@@ -91,7 +94,7 @@ func newMatrix(t *tensor.Tensor, o Options) (*Matrix, error) {
 // repacked returns the bytes of a row group in which t is repacked; 0 = it stays as it is.
 func (f family) repacked(t *tensor.Tensor) int {
 	switch {
-	case f < packed:
+	case f <= packed:
 		return f.groupBytes(t.Cols() / 32)
 	case t.Columns:
 		return groupRows * t.DType.RowBytes(t.Cols())
@@ -102,7 +105,7 @@ func (f family) repacked(t *tensor.Tensor) int {
 // use takes the memory of the row groups.
 func (m *Matrix) use(mem []byte) {
 	m.mem = mem
-	if m.fam >= packed {
+	if m.fam > packed {
 		m.base, m.stride, m.pitch = unsafe.Pointer(&mem[0]), m.size/groupRows, m.groups*groupRows
 	}
 }
@@ -145,10 +148,19 @@ const packedAtOnce = 64 << 20
 // cannot multiply it.
 func (m *Matrix) packGroup(t *tensor.Tensor, unit int, mem []byte) (large bool) {
 	expert, first := unit/m.groups, unit%m.groups*groupRows
-	if m.fam >= packed { // columns that become rows
+	if m.fam > packed { // columns that become rows
 		for r := range min(groupRows, m.out-first) {
 			copy(mem[r*m.size/groupRows:], t.Row(expert*m.out+first+r).Data)
 		}
+		return false
+	}
+	if m.fam == bf16x16 {
+		var rows [groupRows][]byte
+		count := min(groupRows, m.out-first)
+		for r := range count {
+			rows[r] = t.Row(expert*m.out + first + r).Data
+		}
+		packBF16(mem, rows[:count])
 		return false
 	}
 	g := m.fam.group(mem, m.in/32)
@@ -247,7 +259,7 @@ func (m *Matrix) Row(e, i int, dst []float32) {
 		m.halves[i&1].Row(e, i>>1, dst)
 		return
 	}
-	if m.fam < packed {
+	if m.fam <= packed {
 		m.group(e, i/groupRows).floats(i%groupRows, dst)
 		return
 	}

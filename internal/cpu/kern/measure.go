@@ -156,10 +156,13 @@ func (m *meter) peak(level Level, f factor) float64 {
 	return float64(chunks) * loops * level.peakOps(f)
 }
 
-// peakOps returns the operations of one loop of peak: twelve registers of multiply-adds.
+// peakOps returns the operations of one loop of peak: twelve registers of multiply-adds, or tiles.
 func (l Level) peakOps(f factor) float64 {
+	if l == AMX && f == pairs {
+		return 12 * 2 * 16 * 16 * bf16Block
+	}
 	ops := 12 * 2 * 8.0
-	if l == AVX512 {
+	if l.wide() {
 		ops *= 2
 	}
 	switch f {
@@ -213,7 +216,7 @@ func rowsOf(l Level) []int {
 	if l == Go {
 		return []int{1}
 	}
-	return []int{1, 2, 4, 8, 16, 64}
+	return []int{1, 2, 4, 8, 16, 32, 64, 512}
 }
 
 // products measures matrices of type dtype under a name.

@@ -4,20 +4,21 @@ import "fmt"
 
 // The path of a product. Matrix.Mul checks the jobs; prepare (acts.go) cuts their
 // activation rows into tiles and rounds them; plan cuts the work into tasks, which the
-// pool runs. multiplyTask has three ways through a task:
+// pool runs. multiplyTask has four ways through a task:
 //
 //   - packed weights (mulpacked.go): Level.tile, or Matrix.pair for two row groups at a time
 //     (tile.go) → tileKernel, pairKernel (dispatch_amd64.go) → mx4Tile3AVX512, mx4Pair4AVX512, …
 //   - packed weights by one activation row with AVX-512, which is decoding: Matrix.oneRow
 //     (tile.go) → oneRowKernel → mx4OneRowAVX512, …
+//   - BF16 in row groups (mulbf16.go): bf16AMX → bf16Tiles2AMX for all row groups of a task and
+//     up to 32 rows, Level.bf16Tile (bf16.go) → bf16Kernel → bf16Tiled8AVX512, …
 //   - rows as stored, or decoded for Options.Exact (mulstored.go): Level.dots (dot.go) →
-//     dotsKernel → dotsBF164AVX512, …; Level.bf16Dots and bf16OneRow (bf16.go) where
-//     activations are BF16
+//     dotsKernel → dotsBF164AVX512, …
 //
 // A matrix of two types is two products, whose results interleave.go puts together.
 //
-// The dispatch and the assembly (kern_amd64.s) are what _gen writes; portable Go, tileGo and
-// dotGo, says what they compute.
+// The dispatch and the assembly (kern_amd64.s) are what _gen writes; portable Go, tileGo,
+// dotGo and bf16Go, says what they compute.
 
 // A Job multiplies matrix E of a stack with some activation rows.
 type Job struct {
@@ -107,6 +108,7 @@ const (
 	int8FinePerNs = int8PerNs / 2 // each row is two
 	bf16PerNs     = 6
 	float32PerNs  = 3
+	tilesPerNs    = 48 // of BF16
 )
 
 // groupTime estimates the ns that one core takes for 16 weight rows times some
@@ -119,7 +121,9 @@ func (m *Matrix) groupTime(rows int) int {
 		return read + m.in*rows/int8FinePerNs
 	case m.quantised():
 		return read + m.in*rows/int8PerNs
-	case m.rounded():
+	case m.rounded() && m.opt.Level == AMX:
+		return read + m.in*rows/tilesPerNs
+	case m.rounded() && m.opt.Level.pairs():
 		return read + m.in*rows/bf16PerNs
 	}
 	return read + m.in*rows/float32PerNs
@@ -158,7 +162,8 @@ func (acts *Acts) plan(workers int) {
 		}
 		step := max(1, min(budget/max(1, acts.m.groupTime(rows)), units*len(acts.jobs)/(tasksPerWorker*workers)))
 		// A task of an odd number of row groups would have one for the slower kernel.
-		if rows >= minPair && acts.m.quantised() && acts.m.fam.pairs(acts.m.opt.Level) {
+		pairs := rows >= minPair && acts.m.quantised() && acts.m.fam.pairs(acts.m.opt.Level)
+		if pairs || (acts.m.rounded() && acts.m.opt.Level == AMX) {
 			step = (step + 1) &^ 1
 		}
 		for from := 0; from < units; from += step {
@@ -177,11 +182,14 @@ func (acts *Acts) multiplyTask(worker, chunk int) {
 		}
 		acts.multiplyPacked(chunk)
 		return
+	} else if acts.m.rounded() {
+		acts.multiplyBF16(task)
+		return
 	}
 	acts.multiplyStored(&acts.tasks[chunk], acts.scratch[worker])
 }
 
 // single reports whether a task has one activation row in all and the level kernels for that.
 func (acts *Acts) single(task *task) bool {
-	return task.hi == task.lo+1 && acts.tiling.tiles[task.lo].rows == 1 && acts.m.opt.Level == AVX512
+	return task.hi == task.lo+1 && acts.tiling.tiles[task.lo].rows == 1 && acts.m.opt.Level.wide()
 }

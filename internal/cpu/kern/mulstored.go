@@ -2,8 +2,8 @@ package kern
 
 import "unsafe"
 
-// Products of rows as stored, or decoded for Options.Exact, with activations in float32 or
-// BF16: four weight rows by up to six activation rows in a kernel call.
+// Products of rows as stored, or decoded for Options.Exact, with activations in float32:
+// four weight rows by up to six activation rows in a kernel call.
 
 // A quartet is the weight rows of a kernel call.
 type quartet struct {
@@ -11,7 +11,7 @@ type quartet struct {
 	next int // bytes to the next one to be read, 0 = nothing
 }
 
-// multiplyStored multiplies weight rows as stored, or decoded, in float32 or BF16: a row
+// multiplyStored multiplies weight rows as stored, or decoded, in float32: a row
 // group at a time with each tile, which stays in the first-level cache meanwhile. decoded has
 // room for dotRows rows.
 func (acts *Acts) multiplyStored(task *task, decoded []float32) {
@@ -22,9 +22,6 @@ func (acts *Acts) multiplyStored(task *task, decoded []float32) {
 		step = dotRows
 	}
 	first, end := task.from*groupRows, min(task.to*groupRows, matrix.out)
-	if matrix.rounded() && acts.single(task) {
-		first = acts.multiplyOneRowBF16(&acts.tiling.tiles[task.lo], first, end)
-	}
 	for ; first < end; first += step {
 		rows := min(step, end-first)
 		for r := 0; r < rows; r += dotRows {
@@ -42,28 +39,6 @@ func (acts *Acts) multiplyStored(task *task, decoded []float32) {
 	}
 }
 
-// multiplyOneRowBF16 multiplies the weight rows from..to-1, but for less than four, with a tile
-// of one row, and returns the first row that is left.
-func (acts *Acts) multiplyOneRowBF16(tile *tile, from, to int) int {
-	matrix, job := acts.m, &acts.jobs[tile.job]
-	var weights [bf16OneRowWeights + dotRows]unsafe.Pointer
-	for count := 0; to-from >= dotRows; from += count {
-		count = min(bf16OneRowWeights, to-from) &^ (dotRows - 1)
-		// Behind the rows to multiply stand those to fetch; at the end the last one, again.
-		for r := range weights[:count+dotRows] {
-			weights[r] = matrix.row(job.E, min(from+r, matrix.out-1))
-		}
-		dst := acts.dst[job.target(tile.first)*matrix.out+from:][:count]
-		bf16OneRow(&weights, count, acts.tiling.buf[tile.off:], matrix.in, dst)
-		if acts.bias != nil {
-			for r, b := range acts.bias[job.E*matrix.out+from:][:count] {
-				dst[r] += b
-			}
-		}
-	}
-	return from
-}
-
 // multiplyTile multiplies so many weight rows from the first on with a tile.
 func (acts *Acts) multiplyTile(tile *tile, first, rows int, weights *[groupRows / dotRows]quartet) {
 	matrix, job := acts.m, &acts.jobs[tile.job]
@@ -73,22 +48,13 @@ func (acts *Acts) multiplyTile(tile *tile, first, rows int, weights *[groupRows 
 	}
 	var sources [maxDot]unsafe.Pointer
 	var results [maxDot * groupRows]float32
-	rounded, size := matrix.rounded(), level.BF16Bytes(matrix.in)
 	for k := range tile.rows {
-		if rounded {
-			sources[k] = unsafe.Pointer(&acts.tiling.buf[tile.off+k*size])
-		} else {
-			sources[k] = unsafe.Pointer(&acts.row(job.source(tile.first + k))[0])
-		}
+		sources[k] = unsafe.Pointer(&acts.row(job.source(tile.first + k))[0])
 	}
 	// results is [maxDot, groupRows]: a partial four writes beyond rows, not beyond its group.
 	for r := 0; r < rows; r += dotRows {
 		four := &weights[r/dotRows]
-		if rounded {
-			level.bf16Dots(&four.w, &sources, matrix.in, tile.tileRows, four.next, results[r:], groupRows)
-		} else {
-			level.dots(fam, &four.w, &sources, matrix.in, tile.tileRows, four.next, results[r:], groupRows)
-		}
+		level.dots(fam, &four.w, &sources, matrix.in, tile.tileRows, four.next, results[r:], groupRows)
 	}
 	for k := range tile.rows {
 		dst := acts.dst[job.target(tile.first+k)*matrix.out+first:][:rows]
@@ -103,7 +69,7 @@ func (acts *Acts) multiplyTile(tile *tile, first, rows int, weights *[groupRows 
 
 // stored reports whether kernels read the rows of m as stored.
 func (m *Matrix) stored() bool {
-	return m.fam == f32 || (m.fam >= packed && m.opt.Level > Go) || m.rounded()
+	return m.fam == f32 || (m.fam > packed && m.opt.Level > Go)
 }
 
 // weightRows points weights at count rows of matrix e from the first on, repeating the last, as

@@ -78,7 +78,7 @@ func (l Level) tile(g group, a []byte, nb, T int, bias *[groupRows]float32, y *[
 const minPair, maxPair = 4, 6
 
 // pairs reports whether a level has kernels for two row groups of a family.
-func (f family) pairs(l Level) bool { return l == AVX512 && f < q6k }
+func (f family) pairs(l Level) bool { return l.wide() && f < q6k }
 
 // aheadBytes is how much of what comes next a kernel for two row groups asks for with
 // every block; aheadLines of the generator.

@@ -6,7 +6,7 @@ package kern
 // first one. The bits are those of the loop in that package.
 func Weights(l Level, keys []uint64, x []float32, from, scale float64, bound float32, least, code uint64) (done, kept int, total uint64) {
 	done = len(x) &^ 7
-	if l != AVX512 || done == 0 {
+	if !l.wide() || done == 0 {
 		return 0, 0, 0
 	}
 	_ = keys[done-1]

@@ -193,3 +193,15 @@ func (p *Past) Begun(start int) (text string, ok bool) {
 	_, recent, last, ended, ok := p.split(start)
 	return string(last), ok && len(recent) == 1 && !ended
 }
+
+// Copy returns a past of the same accepted text, nil of nil.
+func (p *Past) Copy() *Past {
+	if p == nil {
+		return nil
+	}
+	out := &Past{text: slices.Clone(p.text[:p.accepted]), accepted: p.accepted, lists: make(map[int]*finished, len(p.lists))}
+	for start, list := range p.lists {
+		out.lists[start] = &finished{slices.Clone(list.elements), list.upto}
+	}
+	return out
+}

@@ -105,7 +105,7 @@ func Distributions(r runner.Runner, tokens []int32, chunk int) ([][]float64, err
 	params := &sample.Params{Logprobs: true, TopLogprobs: info.Vocab}
 	tables := make([][]runner.BlockID, len(info.Groups))
 	for group := range tables {
-		for k := range (len(tokens) + info.Lookahead + info.BlockSize - 1) / info.BlockSize {
+		for k := range (len(tokens) + info.BlockSize - 1) / info.BlockSize {
 			tables[group] = append(tables[group], runner.BlockID(k))
 		}
 	}

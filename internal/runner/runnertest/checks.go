@@ -22,8 +22,6 @@ func checkInfo(info runner.Info) error {
 		return fmt.Errorf("vocabulary of %d", info.Vocab)
 	case info.BlockSize < 1 || info.MaxSeqs < 1 || info.MaxTokens < 1 || info.MaxLen < 1 || info.Depth < 1 || info.Lookahead < 0:
 		return fmt.Errorf("%+v: numbers must be positive", info)
-	case info.Lookahead > 0 && info.Depth > 1:
-		return fmt.Errorf("lookahead %d with depth %d", info.Lookahead, info.Depth)
 	case len(info.Groups) == 0:
 		return fmt.Errorf("no KV groups")
 	}
@@ -98,7 +96,7 @@ func (s *suite) checkSampling() error {
 	return s.with(func(r runner.Runner) error {
 		info := r.Info()
 		prompt := s.requests[0].prompt
-		output := min(40, info.MaxLen-len(prompt)-info.Lookahead)
+		output := min(40, info.MaxLen-len(prompt))
 		for kind, params := range []sample.Params{
 			{},
 			{PresencePenalty: 1.5, FrequencyPenalty: 0.7},
@@ -216,7 +214,7 @@ func poison(r runner.Runner) error {
 	info := r.Info()
 	rng := rand.New(rand.NewPCG(4, 5))
 	filler := newDriver(r, knobs{}, 0)
-	length := min(info.MaxTokens, info.MaxLen-1-info.Lookahead)
+	length := min(info.MaxTokens, info.MaxLen-1)
 	var requests []*request
 	// Until all sequences together took twice the blocks of the largest pool.
 	for left := 0; ; left += length / info.BlockSize {
@@ -317,11 +315,43 @@ func (s *suite) checkPending() error {
 	})
 }
 
+// checkGuesses lets rows carry guesses: SPC-1. Those that hold, those that do not from each place
+// on, and any; alone, beside others, at any depth, in blocks that others take over (SPC-2). A
+// runner that takes none has nothing to show.
+func (s *suite) checkGuesses() error {
+	return s.with(func(r runner.Runner) error {
+		info, held, refused := r.Info(), 0, 0
+		if info.Lookahead == 0 {
+			return nil
+		}
+		for number := range s.requests {
+			for wrong := range info.Lookahead + 1 { // the last: all hold
+				driver, err := s.together(r, knobs{guess: info.Lookahead, wrong: wrong}, uint64(number), []int{number})
+				if err != nil {
+					return err
+				}
+				held, refused = held+driver.held, refused+driver.refused
+			}
+		}
+		for seed := range uint64(60) { // who comes later takes over blocks of the first
+			driver, err := s.schedule(r, seed, true)
+			if err != nil {
+				return fmt.Errorf("schedule %d: %w", seed, err)
+			}
+			held, refused = held+driver.held, refused+driver.refused
+		}
+		if held < 100 || refused < 100 {
+			return fmt.Errorf("%d guesses held, %d rows had some that did not: too few to show anything", held, refused)
+		}
+		return nil
+	})
+}
+
 // checkSchedules is DET-1: anything at once.
 func (s *suite) checkSchedules() error {
 	return s.with(func(r runner.Runner) error {
 		for seed := range uint64(s.schedules) {
-			if _, err := s.schedule(r, seed); err != nil {
+			if _, err := s.schedule(r, seed, seed%2 == 0); err != nil {
 				return fmt.Errorf("schedule %d: %w", seed, err)
 			}
 		}
@@ -330,8 +360,8 @@ func (s *suite) checkSchedules() error {
 	})
 }
 
-// schedule runs the random schedule of a seed.
-func (s *suite) schedule(r runner.Runner, seed uint64) (*driver, error) {
+// schedule runs the random schedule of a seed, with guesses or without.
+func (s *suite) schedule(r runner.Runner, seed uint64, guess bool) (*driver, error) {
 	info, rng := r.Info(), rand.New(rand.NewPCG(seed, 6))
 	// Everything at random: which requests, how many, and how they are run.
 	which, half := make([]int, 3+rng.IntN(6)), 1+rng.IntN(2) // the first half has a common beginning
@@ -340,5 +370,8 @@ func (s *suite) schedule(r runner.Runner, seed uint64) (*driver, error) {
 	}
 	chosen := knobs{depth: 1 + rng.IntN(info.Depth), chunk: []int{-1, 0, 1, 3, 11}[rng.IntN(5)], slots: 1 + rng.IntN(info.MaxSeqs),
 		blocks: policy(rng.IntN(3)), share: rng.IntN(4) > 0, stagger: rng.IntN(2) == 0, skip: true, aborts: rng.IntN(2) == 0}
+	if guess {
+		chosen.guess, chosen.wrong = -1, -1
+	}
 	return s.together(r, chosen, seed, which)
 }

@@ -2,7 +2,6 @@ package runnertest
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -49,8 +48,10 @@ type sequence struct {
 	slot      int     // -1 = not resident
 	tables    [][]runner.BlockID
 	inFlight  int // launched and uncollected rows
+	guessed   int // guesses of the one of them that has any
 	aborted   bool
 	got       trace
+	truth     []int32 // what it will get, nil = not known
 }
 
 func newSeq(req *request) *sequence {
@@ -95,6 +96,8 @@ type knobs struct {
 	stagger bool // admit a sequence only when the one before has its prompt computed
 	skip    bool // leave out rows, collect early, reorder rows and preempt at random
 	aborts  bool // drop every fourth sequence somewhere
+	guess   int  // guesses of a row behind all that is known, as far as they fit; -1 = random
+	wrong   int  // of these the first that does not hold; -1 = random
 }
 
 // A driver is a small scheduler: it makes batches that keep to the contract and
@@ -112,6 +115,7 @@ type driver struct {
 	number int // of the next batch
 
 	shared, preempted int // tokens that were not computed, sequences that were computed again
+	held, refused     int // guesses that held; rows whose guesses did not all hold
 }
 
 // A launch is a batch in flight, with the sequence of each row.
@@ -145,10 +149,14 @@ func newDriver(r runner.Runner, chosen knobs, seed uint64) *driver {
 }
 
 // run executes the requests and returns their traces; that of an aborted one is
-// what it got until then.
-func (d *driver) run(requests []*request) ([]trace, error) {
-	for _, req := range requests {
-		d.seqs = append(d.seqs, newSeq(req))
+// what it got until then. truth is what each will get, for guesses; without it they are random.
+func (d *driver) run(requests []*request, truth ...[]int32) ([]trace, error) {
+	for i, req := range requests {
+		seq := newSeq(req)
+		if len(truth) > 0 {
+			seq.truth = truth[i]
+		}
+		d.seqs = append(d.seqs, seq)
 	}
 	for !d.leave() {
 		if d.knobs.skip && d.rng.IntN(8) == 0 {
@@ -251,7 +259,7 @@ func (d *driver) release(seq *sequence, group, at int) {
 // grow gives seq blocks for end tokens and takes back those that its next row,
 // which starts at launched, cannot see; it reports whether there were enough.
 func (d *driver) grow(seq *sequence, end int) bool {
-	need := (end + d.info.Lookahead + d.info.BlockSize - 1) / d.info.BlockSize
+	need := (end + d.info.BlockSize - 1) / d.info.BlockSize
 	for group := range seq.tables {
 		for at := range min(runner.FirstBlock(seq.launched, d.info.Groups[group].Window, d.info.BlockSize), len(seq.tables[group])) {
 			d.release(seq, group, at)
@@ -345,8 +353,14 @@ func (d *driver) launch(skip bool) (bool, error) {
 		if seq.slot < 0 {
 			d.admit(seq)
 		}
-		if n := d.size(seq, d.info.MaxTokens-len(batch.Tokens)); n > 0 && d.grow(seq, seq.launched+n) {
-			d.row(batch, seq, n)
+		room := d.info.MaxTokens - len(batch.Tokens)
+		n := d.size(seq, room)
+		guesses := d.guesses(seq, n, room-n)
+		if n > 0 && len(guesses) > 0 && !d.grow(seq, seq.launched+n+len(guesses)) {
+			guesses = nil
+		}
+		if n > 0 && d.grow(seq, seq.launched+n) {
+			d.row(batch, seq, n, guesses)
 			rows = append(rows, seq)
 		}
 	}
@@ -375,8 +389,8 @@ func (d *driver) ready(i int) bool {
 	case seq.pending == 0:
 		return true
 	}
-	// Pending names the previous batch, and a mask needs the last id.
-	return seq.sampledIn == d.number-1 && !seq.req.masked
+	// Pending names the previous batch, a mask needs the last id, and guesses leave open where it is.
+	return seq.sampledIn == d.number-1 && !seq.req.masked && seq.guessed == 0
 }
 
 // size returns how many tokens seq takes in a step with room for that many.
@@ -391,9 +405,36 @@ func (d *driver) size(seq *sequence, room int) int {
 	return n
 }
 
-// row appends the next n tokens of seq to batch.
-func (d *driver) row(batch *runner.Batch, seq *sequence, n int) {
-	row := runner.Row{Slot: seq.slot, Start: seq.launched, Len: n}
+// guesses returns what may follow the next n tokens of seq, if these are all that is known of it.
+func (d *driver) guesses(seq *sequence, n, room int) []int32 {
+	if d.knobs.guess == 0 || seq.pending > 0 || seq.unscored() || seq.launched+n < len(seq.tokens) {
+		return nil
+	}
+	room = min(room, d.info.Lookahead, seq.req.output-len(seq.got.ids)-1)
+	count, wrong := d.knobs.guess, d.knobs.wrong
+	if count < 0 {
+		count = d.rng.IntN(d.info.Lookahead + 1)
+	}
+	if wrong < 0 {
+		wrong = d.rng.IntN(d.info.Lookahead + 1)
+	}
+	var guesses []int32
+	for at := range min(count, room) {
+		id := d.rng.Int32N(int32(d.info.Vocab)) // behind a wrong one anything
+		if at <= wrong && len(seq.truth) > 0 {
+			id = seq.truth[len(seq.got.ids)+at]
+		}
+		if at == wrong {
+			id = (id + 1) % int32(d.info.Vocab)
+		}
+		guesses = append(guesses, id)
+	}
+	return guesses
+}
+
+// row appends the next n tokens of seq to batch, and guesses behind them.
+func (d *driver) row(batch *runner.Batch, seq *sequence, n int, guesses []int32) {
+	row := runner.Row{Slot: seq.slot, Start: seq.launched, Len: n + len(guesses), Guessed: len(guesses)}
 	for _, table := range seq.tables {
 		row.Tables = append(row.Tables, slices.Clone(table))
 	}
@@ -404,6 +445,8 @@ func (d *driver) row(batch *runner.Batch, seq *sequence, n int) {
 		}
 		batch.Tokens = append(batch.Tokens, id)
 	}
+	batch.Tokens = append(batch.Tokens, guesses...)
+	seq.guessed = len(guesses)
 	seq.launched += n
 	seq.inFlight++
 	// A row that reaches the end samples, and one with targets needs its history too.
@@ -414,6 +457,9 @@ func (d *driver) row(batch *runner.Batch, seq *sequence, n int) {
 		row.Sample, row.Params, row.OutputIndex, row.History = true, seq.req.params, uint64(len(seq.got.ids)+seq.pending), seq.tokens
 		if seq.req.masked {
 			row.Mask = mask(seq.tokens[len(seq.tokens)-1], d.info.Vocab)
+			for _, id := range guesses {
+				row.Masks = append(row.Masks, mask(id, d.info.Vocab))
+			}
 		}
 		seq.pending++
 		seq.sampledIn = d.number
@@ -445,6 +491,11 @@ func (d *driver) collect() error {
 		}
 		seq.pending--
 		ids := res.Tokens[i]
+		if guessed := oldest.batch.Rows[i].Guessed; guessed > 0 {
+			seq.guessed = 0
+			d.held += len(ids) - 1
+			d.refused += min(guessed+1-len(ids), 1)
+		}
 		seq.tokens = append(seq.tokens, ids...)
 		seq.launched += len(ids) - 1
 		for at, id := range ids {
@@ -469,127 +520,5 @@ func (d *driver) collect() error {
 		}
 	}
 	clear(oldest.batch.Rows)
-	return nil
-}
-
-// checkShape holds a result to what Result promises.
-func checkShape(batch *runner.Batch, result *runner.Result, info runner.Info) error {
-	if len(result.Tokens) != len(batch.Rows) {
-		return fmt.Errorf("result has ids of %d rows, batch has %d", len(result.Tokens), len(batch.Rows))
-	}
-	// Log probabilities come for all rows or for none.
-	asked := false
-	for i := range batch.Rows {
-		asked = asked || (batch.Rows[i].Sample && batch.Rows[i].Params.Logprobs)
-	}
-	if asked != (result.Logprobs != nil) || (asked && len(result.Logprobs) != len(batch.Rows)) {
-		return fmt.Errorf("result has log probabilities of %d rows, batch has %d, asked for: %v", len(result.Logprobs), len(batch.Rows), asked)
-	}
-	if err := checkScores(batch, result); err != nil {
-		return err
-	}
-	for i := range batch.Rows {
-		row, ids := &batch.Rows[i], result.Tokens[i]
-		if !row.Sample {
-			if len(ids) != 0 {
-				return fmt.Errorf("row %d: %d ids without sampling", i, len(ids))
-			}
-			continue
-		}
-		if len(ids) < 1 || len(ids) > 1+info.Lookahead {
-			return fmt.Errorf("row %d: %d ids, want 1 to %d", i, len(ids), 1+info.Lookahead)
-		}
-		for _, id := range ids {
-			if id < 0 || int(id) >= info.Vocab {
-				return fmt.Errorf("row %d: id %d, vocabulary has %d", i, id, info.Vocab)
-			}
-		}
-		if row.Mask != nil && row.Mask[ids[0]/64]>>(ids[0]%64)&1 == 0 {
-			return fmt.Errorf("row %d: id %d is masked", i, ids[0])
-		}
-		if asked {
-			if err := checkLogprobs(row.Params, ids, result.Logprobs[i]); err != nil {
-				return fmt.Errorf("row %d: %w", i, err)
-			}
-		}
-	}
-	return nil
-}
-
-// checkScores holds scores to the targets of each row.
-func checkScores(batch *runner.Batch, result *runner.Result) error {
-	asked := slices.ContainsFunc(batch.Rows, func(row runner.Row) bool { return len(row.Targets) > 0 })
-	if asked != (result.Scores != nil) || (asked && len(result.Scores) != len(batch.Rows)) {
-		return fmt.Errorf("result has scores of %d rows, batch has %d, asked for: %v", len(result.Scores), len(batch.Rows), asked)
-	}
-	for i, scores := range result.Scores {
-		row := &batch.Rows[i]
-		if len(scores) != len(row.Targets) {
-			return fmt.Errorf("row %d: %d scores of %d targets", i, len(scores), len(row.Targets))
-		}
-		for at, score := range scores {
-			params := &sample.Params{Logprobs: true, TopLogprobs: row.Params.TopPromptLogprobs}
-			if err := checkLogprobs(params, row.Targets[at:at+1], score.Logprobs); err != nil {
-				return fmt.Errorf("row %d, target %d: %w", i, at, err)
-			}
-			place := 1 + slices.IndexFunc(score.Logprobs[1:], func(logprob sample.Logprob) bool { return logprob.ID == row.Targets[at] })
-			if score.Rank < 1 || (place > 0 && score.Rank != place) || (place == 0 && score.Rank <= params.TopLogprobs) {
-				return fmt.Errorf("row %d, target %d: rank %d, but place %d of the most likely %d", i, at, score.Rank, place, params.TopLogprobs)
-			}
-		}
-	}
-	return nil
-}
-
-// checkLogprobs holds the log probabilities of a row to its ids and parameters.
-func checkLogprobs(params *sample.Params, ids []int32, logprobs []sample.Logprob) error {
-	if !params.Logprobs {
-		if len(logprobs) != 0 {
-			return fmt.Errorf("%d log probabilities, none asked for", len(logprobs))
-		}
-		return nil
-	}
-	each := 1 + params.TopLogprobs
-	if len(logprobs) != each*len(ids) {
-		return fmt.Errorf("%d log probabilities for %d ids, want %d each", len(logprobs), len(ids), each)
-	}
-	for i, logprob := range logprobs {
-		switch {
-		case !(logprob.Logprob <= 0):
-			return fmt.Errorf("log probability %d is %v", i, logprob.Logprob)
-		case i%each == 0 && logprob.ID != ids[i/each]:
-			return fmt.Errorf("log probability %d is of id %d, chosen was %d", i, logprob.ID, ids[i/each])
-		case i%each > 1 && logprob.Logprob > logprobs[i-1].Logprob:
-			return fmt.Errorf("log probability %d is larger than the one before", i)
-		}
-	}
-	return nil
-}
-
-// compare reports the first difference between what a request got and what it got
-// alone; a part is enough.
-func compare(got, want trace, part bool) error {
-	if len(got.ids) > len(want.ids) || (!part && len(got.ids) != len(want.ids)) {
-		return fmt.Errorf("%d ids, alone %d", len(got.ids), len(want.ids))
-	}
-	if len(got.scores) > len(want.scores) || (!part && len(got.scores) != len(want.scores)) {
-		return fmt.Errorf("%d scores, alone %d", len(got.scores), len(want.scores))
-	}
-	same := func(a, b sample.Logprob) bool {
-		return a.ID == b.ID && math.Float32bits(a.Logprob) == math.Float32bits(b.Logprob)
-	}
-	for i, score := range got.scores {
-		if alone := want.scores[i]; score.Rank != alone.Rank || !slices.EqualFunc(score.Logprobs, alone.Logprobs, same) {
-			return fmt.Errorf("prompt token %d has score %+v, alone %+v", i+1, score, alone)
-		}
-	}
-	for i, id := range got.ids {
-		if id != want.ids[i] {
-			return fmt.Errorf("output %d is id %d, alone %d", i, id, want.ids[i])
-		}
-		if !slices.EqualFunc(got.logprobs[i], want.logprobs[i], same) {
-			return fmt.Errorf("output %d has log probabilities %v, alone %v", i, got.logprobs[i], want.logprobs[i])
-		}
-	}
 	return nil
 }

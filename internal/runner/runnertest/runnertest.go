@@ -24,6 +24,7 @@ type Config struct {
 	BlockSize int // tokens
 	Blocks    int // of each group
 	Depth     int
+	Lookahead int // guesses of a row
 }
 
 // An Open returns a new runner. It ends the test if it cannot.
@@ -76,6 +77,7 @@ var checks = []struct {
 	{"Slots", (*suite).checkSlots},
 	{"Neighbours", (*suite).checkNeighbours},
 	{"Pending", (*suite).checkPending},
+	{"Guesses", (*suite).checkGuesses},
 	{"Schedules", (*suite).checkSchedules},
 }
 
@@ -126,7 +128,7 @@ func (s *suite) in(t *testing.T) *suite {
 // config is what every runner of the suite is asked to be: small, so that blocks, windows
 // and pools come to their ends.
 func (s *suite) config() Config {
-	return Config{MaxSeqs: 6, MaxTokens: 64, MaxLen: 96, BlockSize: 4, Blocks: 48, Depth: 3}
+	return Config{MaxSeqs: 6, MaxTokens: 64, MaxLen: 96, BlockSize: 4, Blocks: 48, Depth: 3, Lookahead: 5}
 }
 
 // with calls f with a new runner and closes it.
@@ -142,7 +144,7 @@ func (s *suite) together(r runner.Runner, chosen knobs, seed uint64, which []int
 	for i, number := range which {
 		requests[i] = s.requests[number]
 	}
-	got, err := driver.run(requests)
+	got, err := driver.run(requests, s.truth(which)...)
 	if err != nil {
 		return driver, fmt.Errorf("requests %v, %+v, seed %d: %w", which, chosen, seed, err)
 	}
@@ -152,6 +154,14 @@ func (s *suite) together(r runner.Runner, chosen knobs, seed uint64, which []int
 		}
 	}
 	return driver, nil
+}
+
+// truth returns the ids that requests get alone.
+func (s *suite) truth(which []int) (ids [][]int32) {
+	for _, number := range which {
+		ids = append(ids, s.want[number].ids)
+	}
+	return ids
 }
 
 // each runs every request by itself.
@@ -178,7 +188,7 @@ func (s *suite) all() []int {
 func requests(info runner.Info) []*request {
 	rng := rand.New(rand.NewPCG(2, 3))
 	const output = 7
-	longest := min(info.MaxTokens, info.MaxLen-output-info.Lookahead)
+	longest := min(info.MaxTokens, info.MaxLen-output)
 	blockSize := info.BlockSize
 	lengths := []int{1, 2, 3, blockSize - 1, blockSize, blockSize + 1, 2 * blockSize, 2*blockSize + 1, 3*blockSize + 2, longest, longest - 1, 23, 37}
 	for _, g := range info.Groups {

@@ -41,6 +41,12 @@ const (
 	samplesAlways
 	stackOrder
 	unboundedDepth
+	guessMask
+	guessStep
+	guessHistory
+	guessCells
+	guessLogprobs
+	guessAll
 	numBugs
 )
 
@@ -72,6 +78,12 @@ var bugNames = [numBugs]string{
 	samplesAlways:   "samples in every row",
 	stackOrder:      "returns the youngest result first",
 	unboundedDepth:  "launches any number of batches",
+	guessMask:       "has one mask for all places of a row",
+	guessStep:       "has one random number for all places of a row",
+	guessHistory:    "does not penalise guesses",
+	guessCells:      "keeps what refused guesses have written",
+	guessLogprobs:   "reports the log probabilities of the first place",
+	guessAll:        "goes on behind a guess that does not hold",
 }
 
 // A fake writes into each cell of the cache a hash of everything before it that
@@ -86,6 +98,7 @@ type fake struct {
 	byRow   [][]int32               // per launched batch
 	results []*runner.Result
 	draws   uint64
+	guessed map[[2]int]bool // by slot and position
 }
 
 type pendingSample struct {
@@ -94,9 +107,9 @@ type pendingSample struct {
 }
 
 func newFake(c Config, b bug) *fake {
-	f := &fake{bug: b, private: make(map[[3]int]uint64), tables: make([][][]runner.BlockID, c.MaxSeqs), info: runner.Info{
+	f := &fake{bug: b, private: make(map[[3]int]uint64), guessed: make(map[[2]int]bool), tables: make([][][]runner.BlockID, c.MaxSeqs), info: runner.Info{
 		Name: "fake", Vocab: 101, BlockSize: c.BlockSize, Groups: []runner.Group{{Blocks: c.Blocks}, {Blocks: c.Blocks, Window: 7}},
-		MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, Depth: c.Depth}}
+		MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, Depth: c.Depth, Lookahead: c.Lookahead}}
 	for range f.info.Groups {
 		f.cells = append(f.cells, make([]uint64, c.Blocks*c.BlockSize))
 	}
@@ -161,6 +174,12 @@ func (f *fake) forward(b *runner.Batch, n int, p int, id int32) uint64 {
 	case f.bug == readsAhead && (p+1)%f.info.BlockSize != 0:
 		h = mix(h ^ *f.cell(r, 0, p+1))
 	}
+	if key := [2]int{r.Slot, p}; f.bug == guessCells && f.guessed[key] {
+		delete(f.guessed, key)
+		return h
+	} else if f.bug == guessCells && p >= r.Start+r.Len-r.Guessed {
+		f.guessed[key] = true
+	}
 	for g := range f.info.Groups {
 		*f.cell(r, g, p) = h
 		f.private[[3]int{g, r.Slot, p}] = h
@@ -179,6 +198,8 @@ func (f *fake) Launch(b *runner.Batch) error {
 		r := &b.Rows[n]
 		f.keepTables(r)
 		var h, before uint64
+		var places []uint64 // hashes behind which ids are sampled
+		first := next
 		for p := r.Start; p < r.Start+r.Len; p++ {
 			id := b.Tokens[next]
 			next++
@@ -189,11 +210,20 @@ func (f *fake) Launch(b *runner.Batch) error {
 			if k := p - r.Start; k < len(r.Targets) && (f.bug != scoresLast || r.Sample) {
 				f.score(res, b, n, k, before, h)
 			}
+			if p >= r.Start+r.Len-1-r.Guessed {
+				places = append(places, h)
+			}
 		}
 		if !r.Sample && f.bug != samplesAlways {
 			continue
 		}
-		byRow[n] = f.sample(res, b, n, h)
+		guesses := b.Tokens[next-r.Guessed : next]
+		for place, h := range places {
+			byRow[n] = f.sample(res, b, n, h, place, b.Tokens[first:next])
+			if f.bug != guessAll && place < len(guesses) && byRow[n] != guesses[place] {
+				break
+			}
+		}
 		sampled[r.Slot] = pendingSample{r.Start + r.Len, byRow[n]}
 	}
 	f.sampled, f.byRow, f.results = append(f.sampled, sampled), append(f.byRow, byRow), append(f.results, res)
@@ -255,16 +285,23 @@ func (f *fake) score(res *runner.Result, b *runner.Batch, n, k int, before, h ui
 	res.Scores[n] = append(res.Scores[n], score)
 }
 
-// sample chooses the next id of a row and records it.
-func (f *fake) sample(res *runner.Result, b *runner.Batch, n int, h uint64) int32 {
+// sample chooses the id of a place of a row with these tokens and records it.
+func (f *fake) sample(res *runner.Result, b *runner.Batch, n int, h uint64, place int, tokens []int32) int32 {
 	r := &b.Rows[n]
 	p := sample.Params{}
 	if r.Params != nil {
 		p = *r.Params
 	}
 	logits := f.logits(h)
-	mask, step := r.Mask, r.OutputIndex
+	mask, step := r.MaskAt(place), r.OutputIndex+uint64(place)
+	history := append(f.history(r), tokens[r.Len-r.Guessed:r.Len-r.Guessed+place]...)
 	switch f.bug {
+	case guessMask:
+		mask = r.Mask
+	case guessStep:
+		step = r.OutputIndex
+	case guessHistory:
+		history = f.history(r)
 	case ignoresMask:
 		mask = nil
 	case ignoresBias:
@@ -275,13 +312,17 @@ func (f *fake) sample(res *runner.Result, b *runner.Batch, n int, h uint64) int3
 		step = f.draws
 		f.draws++
 	}
-	id := sample.Pick(logits, mask, &p, f.history(r), step)
-	res.Tokens[n] = []int32{id}
+	id := sample.Pick(logits, mask, &p, history, step)
+	res.Tokens[n] = append(res.Tokens[n], id)
 	if p.Logprobs || f.bug == unaskedLogprobs {
 		if res.Logprobs == nil {
 			res.Logprobs = make([][]sample.Logprob, len(b.Rows))
 		}
-		res.Logprobs[n] = sample.Logprobs(logits, id, p.TopLogprobs)
+		logprobs := sample.Logprobs(logits, id, p.TopLogprobs)
+		if f.bug == guessLogprobs && place > 0 {
+			copy(logprobs[1:], res.Logprobs[n][1:])
+		}
+		res.Logprobs[n] = append(res.Logprobs[n], logprobs...)
 		if f.bug == foreignLogprobs && res.Logprobs[0] != nil {
 			res.Logprobs[n] = res.Logprobs[0]
 		}
@@ -295,7 +336,7 @@ func (f *fake) history(r *runner.Row) []int32 {
 	if f.bug == pendingHistory {
 		return h
 	}
-	for n := len(h); r.Sample && n < r.Start+r.Len; n++ {
+	for n := len(h); r.Sample && n < r.Start+r.Len-r.Guessed; n++ {
 		for _, s := range f.sampled {
 			if p, ok := s[r.Slot]; ok && p.position == n {
 				h = append(h[:n], p.id) // the latest batch wins: earlier ones are of earlier sequences
@@ -330,6 +371,7 @@ func TestSuiteCatches(t *testing.T) {
 		rowIndex: "Neighbours", windowLeak: "Windows", windowShort: "Chunks", readsAhead: "Poison", pendingOlder: "Pending", pendingByRow: "Pending",
 		pendingHistory: "Pending", ignoresStep: "Sampling", ignoresSeed: "Sampling", ignoresMask: "", ignoresBias: "Sampling", foreignLogprobs: "Neighbours",
 		unaskedLogprobs: "", scoresLate: "Scores", scoresBiased: "Scores", scoresLast: "Chunks", foreignScores: "Neighbours", samplesAlways: "Chunks", stackOrder: "Order", unboundedDepth: "Order",
+		guessMask: "Guesses", guessStep: "Guesses", guessHistory: "Guesses", guessCells: "Guesses", guessLogprobs: "Guesses", guessAll: "Guesses",
 	}
 	for b := none + 1; b < numBugs; b++ {
 		t.Run(bugNames[b], func(t *testing.T) {
@@ -366,7 +408,7 @@ func TestSchedulesAreVaried(t *testing.T) {
 	}
 	shared, preempted, aborted := 0, 0, 0
 	for seed := range uint64(200) {
-		d, err := s.schedule(s.open(t, s.config()), seed)
+		d, err := s.schedule(s.open(t, s.config()), seed, seed%2 == 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,9 @@ package browser
 import (
 	"context"
 	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 
 	"ossian/internal/token"
@@ -48,6 +51,57 @@ func o200k(text string) int { return len(harmony().Encode(nil, text)) }
 type server struct {
 	backend source.Backend
 	count   func(text string) int
+	domains []string // whose pages may be seen, in lower case; nil = all
+}
+
+// Within returns the same browser for a request that allows pages of some domains, in lower case,
+// and of those below them.
+func (s *server) Within(domains []string) tools.Server {
+	own := *s
+	own.domains = domains
+	return &own
+}
+
+// search asks the backend for pages that may be seen. Of others there are none in its answer, where
+// it can be told so; else they are left out, and more are asked for.
+func (s *server) search(ctx context.Context, query string, wanted int) ([]source.Hit, error) {
+	if s.domains == nil {
+		return s.backend.Search(ctx, query, wanted)
+	}
+	var hits []source.Hit
+	var err error
+	if told, ok := s.backend.(source.Filterer); ok {
+		hits, err = told.SearchWithin(ctx, query, maxHits, s.domains)
+	} else {
+		hits, err = s.backend.Search(ctx, query, maxHits)
+	}
+	var seen []source.Hit
+	for _, hit := range hits {
+		if s.allows(hit.URL) {
+			seen = append(seen, hit)
+		}
+	}
+	return seen, err
+}
+
+// allows reports whether the page at an address may be seen.
+func (s *server) allows(address string) bool {
+	if s.domains == nil {
+		return true
+	}
+	at, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	host := strings.ToLower(strings.TrimSuffix(at.Hostname(), "."))
+	return slices.ContainsFunc(s.domains, func(domain string) bool {
+		return host == domain || strings.HasSuffix(host, "."+domain)
+	})
+}
+
+// refused is why a page is not shown.
+func (s *server) refused(address string) error {
+	return &problem{text: "Error fetching URL `" + shortened(address) + "`: only pages of " + shortened(strings.Join(s.domains, ", ")) + " can be opened here", outcome: tools.Failed}
 }
 
 // Name implements tools.Server.

@@ -29,6 +29,7 @@ type site struct {
 	fetches  int
 	searches int
 	wanted   int
+	moved    string // to where pages redirect; "" = nowhere
 }
 
 func (s *site) Name() string { return "site" }
@@ -49,7 +50,7 @@ func (s *site) Fetch(ctx context.Context, url string) (source.Document, error) {
 	if !ok {
 		return source.Document{}, errors.New("404 not found")
 	}
-	return source.Document{Title: page.Title, HTML: strings.Repeat(page.HTML, max(1, page.Times)), Text: page.Text}, ctx.Err()
+	return source.Document{Title: page.Title, HTML: strings.Repeat(page.HTML, max(1, page.Times)), Text: page.Text, URL: s.moved}, ctx.Err()
 }
 
 func newSite(t testing.TB) *site {
@@ -238,6 +239,51 @@ func TestCite(t *testing.T) {
 		if ok != (c.url != "") || got.URL != c.url || got.Title != c.title {
 			t.Errorf("%d L%d: %v %v, want %q %q", c.cursor, c.line, got, ok, c.url, c.title)
 		}
+	}
+}
+
+// TestWithin: a browser that is kept to some domains finds, opens, scrolls and searches no others,
+// nor those that an earlier response has shown, or that a page of theirs leads to.
+func TestWithin(t *testing.T) {
+	all := newSite(t)
+	free := New(all, Options{})
+	before := free.Open(tools.Chain{})
+	for _, call := range []tools.Call{{Tool: "search", Arguments: `{"query":"how to start"}`}, {Tool: "open", Arguments: `{"id":"https://other.example/help?q=a%20b"}`}} {
+		if got := before.Call(t.Context(), call); got.Outcome != tools.Done {
+			t.Fatal(got.Text)
+		}
+	}
+	kept := free.(interface{ Within([]string) tools.Server }).Within([]string{"example.com", "other.org"})
+	session := kept.Open(tools.Chain{State: before.State()})
+	const refused = "only pages of example.com, other.org can be opened here"
+	for _, c := range []struct {
+		tool, arguments, want string
+		sources               int
+	}{
+		{"search", `{"query":"how to start"}`, "docs.example.com", 2},
+		{"open", `{"id":0}`, "https://docs.example.com/start", 0},
+		{"open", `{"id":"https://docs.example.com/guide"}`, "The long guide", 0},
+		{"open", `{"id":"https://other.example/help?q=a%20b"}`, refused, 0},
+		{"open", `{"id":"view-source:https://other.example/help?q=a%20b"}`, refused, 0},
+		{"open", `{"id":"https://notexample.com/"}`, refused, 0},
+		{"open", `{"id":"https://example.com.evil.example/"}`, refused, 0},
+		{"open", `{"cursor":1,"loc":0}`, refused, 0},          // shown before
+		{"open", `{"cursor":0,"id":1}`, refused, 0},           // found before
+		{"find", `{"cursor":1,"pattern":"help"}`, refused, 0}, // shown before
+		{"find", `{"cursor":3,"pattern":"start"}`, "Find results for", 0},
+	} {
+		fetches := all.fetches
+		got := session.Call(t.Context(), tools.Call{Tool: c.tool, Arguments: c.arguments})
+		if !strings.Contains(got.Text, c.want) || strings.Contains(got.Text, "Help & more") || len(got.Action.Sources) != c.sources {
+			t.Errorf("%s %s: %v %q, %d sources; want %q", c.tool, c.arguments, got.Outcome, got.Text, len(got.Action.Sources), c.want)
+		}
+		if c.want == refused && (got.Outcome != tools.Failed || all.fetches != fetches) {
+			t.Errorf("%s %s: %v, %d fetches", c.tool, c.arguments, got.Outcome, all.fetches-fetches)
+		}
+	}
+	all.moved = "https://elsewhere.example/"
+	if got := session.Call(t.Context(), tools.Call{Tool: "open", Arguments: `{"id":"https://docs.example.com/guide"}`}); !strings.Contains(got.Text, refused) {
+		t.Errorf("a redirect elsewhere: %q", got.Text)
 	}
 }
 

@@ -99,6 +99,9 @@ func (s *session) open(ctx context.Context, args arguments, action *tools.Action
 		return "", err
 	}
 	action.URL = target.URL
+	if target.Kind != ofSearch && !s.server.allows(target.URL) { // perhaps an earlier response showed it
+		return "", s.server.refused(target.address())
+	}
 	if err := s.fill(ctx, target); err != nil {
 		return "", err
 	}
@@ -213,6 +216,9 @@ func (s *session) find(ctx context.Context, args arguments, action *tools.Action
 	if current.Kind == ofSearch || current.Kind == ofFind {
 		return "", misused("Cannot run `find` on search results page or find results page")
 	}
+	if !s.server.allows(current.URL) {
+		return "", s.server.refused(current.address())
+	}
 	found := &sheet{Kind: ofFind, URL: current.URL, Pattern: strings.ToLower(pattern), Within: current.Kind}
 	if err := s.fill(ctx, found); err != nil {
 		return "", err
@@ -243,6 +249,9 @@ func (s *session) fillPage(ctx context.Context, empty *sheet) error {
 	if err != nil {
 		return failed(ctx, "Error fetching URL `"+shortened(empty.address())+"`", err)
 	}
+	if document.URL != "" && !s.server.allows(document.URL) {
+		return s.server.refused(document.URL)
+	}
 	if empty.Kind == ofSource || document.HTML == "" {
 		text := cmp.Or(document.HTML, document.Text)
 		read := page.FromText(text, empty.address(), titled(empty.URL, document.Title).Title)
@@ -265,7 +274,7 @@ func (s *session) fillPage(ctx context.Context, empty *sheet) error {
 // fillSearch makes the page of what was found as the published backends do: as HTML, with a list.
 func (s *session) fillSearch(ctx context.Context, empty *sheet) error {
 	wanted := max(1, min(empty.Wanted, maxHits)) // it was stored
-	hits, err := s.server.backend.Search(ctx, empty.Query, wanted)
+	hits, err := s.server.search(ctx, empty.Query, wanted)
 	if err != nil {
 		return failed(ctx, "Error during search for `"+shortened(empty.Query)+"`", err)
 	}

@@ -65,7 +65,7 @@ func (d dialer) connectAny(ctx context.Context, w way) (*connection, error) {
 
 // connect makes one connection. An error is a *fault.
 func (d dialer) connect(ctx context.Context, w way) (*connection, error) {
-	conn := &connection{way: w, born: time.Now(), limits: d.server.opts.Limits(), dead: make(chan struct{}), changed: make(chan struct{}, 1), pages: map[string][]byte{}}
+	conn := &connection{way: w, born: time.Now(), limits: d.server.opts.Limits(), dead: make(chan struct{}), changed: make(chan struct{}, 1), pages: map[string][]byte{}, clocks: map[string]*clock{}}
 	ctx, x := newExchange(ctx)
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unused := context.AfterFunc(d.server.life, cancel)

@@ -39,19 +39,23 @@ func (c *clock) tick() {
 	}
 }
 
-// run sets the clock of the call that begins; nil = it has ended.
-func (c *connection) run(clock *clock) {
+// run counts the clock of a call in while the call runs.
+func (c *connection) run(clock *clock, call func()) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.clock = clock
+	c.clocks[clock.token] = clock
+	c.mu.Unlock()
+	call()
+	c.mu.Lock()
+	delete(c.clocks, clock.token)
+	c.mu.Unlock()
 }
 
 // progress is a sign of life of the call with a token.
 func (c *connection) progress(token any) {
 	c.mu.Lock()
-	clock := c.clock
+	clock := c.clocks[fmt.Sprint(token)]
 	c.mu.Unlock()
-	if clock != nil && fmt.Sprint(token) == clock.token {
+	if clock != nil {
 		clock.tick()
 	}
 }

@@ -37,7 +37,7 @@ type connection struct {
 	spoken   string     // version of the protocol; "" = not known yet
 	cause    error      // why it broke; nil = it did not, or nobody knows
 	transfer sdk.Connection
-	clock    *clock // of the call that runs
+	clocks   map[string]*clock // of the calls that run, by their tokens
 }
 
 // version is that of the protocol, "" before it is known.

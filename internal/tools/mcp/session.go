@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,19 +20,28 @@ import (
 // grace is how long a call that has to end may take for telling the server.
 const grace = 500 * time.Millisecond
 
-// A session is the calls of one answer. They share a connection that no other conversation has.
+// A session is the calls of one answer. They share a connection that no other conversation has, and
+// may run on it at the same time.
 type session struct {
 	server *Server
 	chain  tools.Chain
-	conn   *connection // nil = none yet, or it was of no more use
-	calls  int
+
+	dialling sync.Mutex  // held while a connection is looked for, so that one is made
+	mu       sync.Mutex  // guards what follows
+	conn     *connection // nil = none yet, or it was of no more use
+	calls    int
 }
+
+// Parallel implements tools.Parallel.
+func (s *session) Parallel() {}
 
 // State implements tools.Session. What a server keeps is kept with the connection.
 func (s *session) State() json.RawMessage { return nil }
 
 // Close implements tools.Session.
 func (s *session) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.conn == nil {
 		return
 	}
@@ -48,9 +58,12 @@ func (s *session) Call(ctx context.Context, call tools.Call) tools.Result {
 		text := fmt.Sprintf("Invalid JSON arguments: %v. Send the call again with valid JSON.", err)
 		return tools.Result{Text: text, Outcome: tools.Misused, Failure: &tools.Failure{Type: "mcp_protocol_error", Code: invalidParams, Message: text}}
 	}
+	s.mu.Lock()
 	s.calls++
+	token := "call-" + strconv.Itoa(s.calls)
+	s.mu.Unlock()
 	quiet := s.server.opts.Limits().Time(limits.ToolTime)
-	ctx, clock, stop := newClock(ctx, "call-"+strconv.Itoa(s.calls), quiet)
+	ctx, clock, stop := newClock(ctx, token, quiet)
 	defer stop()
 	result, why := s.run(ctx, clock, name, arguments)
 	if why == nil {
@@ -97,15 +110,13 @@ func (s *session) run(ctx context.Context, clock *clock, name string, arguments 
 		}
 		params := &sdk.CallToolParams{Name: name, Arguments: arguments}
 		params.SetProgressToken(clock.token)
-		conn.run(clock)
-		result, why := conn.call(ctx, params)
-		conn.run(nil)
+		var result *tools.Result
+		conn.run(clock, func() { result, why = conn.call(ctx, params) })
 		if why == nil {
 			return result, nil
 		}
 		if why.kind != answered && why.kind != dropped {
-			s.server.drop(conn)
-			s.conn = nil
+			s.drop(conn)
 		}
 		if again || !why.unheard || ctx.Err() != nil {
 			return nil, why
@@ -116,15 +127,19 @@ func (s *session) run(ctx context.Context, clock *clock, name string, arguments 
 // connection returns that of the session: the one it has, the one that an earlier answer of the
 // conversation had, or a new one.
 func (s *session) connection(ctx context.Context) (*connection, *fault) {
+	s.dialling.Lock()
+	defer s.dialling.Unlock()
+	s.mu.Lock()
 	if s.conn == nil {
 		s.conn = s.server.take(s.chain)
 	}
-	if s.conn != nil {
-		if s.conn.alive() {
-			return s.conn, nil
+	conn := s.conn
+	s.mu.Unlock()
+	if conn != nil {
+		if conn.alive() {
+			return conn, nil
 		}
-		s.server.drop(s.conn)
-		s.conn = nil
+		s.drop(conn)
 	}
 	conn, err := dialer{server: s.server, chain: s.chain.ID}.dial(ctx)
 	if err != nil {
@@ -134,8 +149,23 @@ func (s *session) connection(ctx context.Context) (*connection, *fault) {
 		}
 		return nil, why
 	}
+	s.mu.Lock()
 	s.conn = conn
+	s.mu.Unlock()
 	return conn, nil
+}
+
+// drop ends a connection that is of no more use, once.
+func (s *session) drop(conn *connection) {
+	s.mu.Lock()
+	dropped := s.conn == conn
+	if dropped {
+		s.conn = nil
+	}
+	s.mu.Unlock()
+	if dropped {
+		s.server.drop(conn)
+	}
 }
 
 // call sends one call and waits for its end, or for that of ctx and a little longer.

@@ -452,14 +452,22 @@ func TestNumpy(t *testing.T) {
 			continue
 		}
 		s := newServer(backend, &Options{Limits: backend.limits, Log: quiet}).Open(tools.Chain{})
-		got := s.Call(t.Context(), tools.Call{Arguments: "import numpy as np\na = np.ones((300, 300))\nnp.save('/mnt/data/a.npy', a @ a)\nfloat(np.load('/mnt/data/a.npy')[0, 0])"})
+		for _, c := range []struct{ code, want string }{
+			{"import numpy as np\na = np.ones((300, 300))\nnp.save('/mnt/data/a.npy', a @ a)\nfloat(np.load('/mnt/data/a.npy')[0, 0])", "300.0\n"},
+			{"b = np.random.default_rng(1).random((600, 600))\nbool(np.allclose(b @ np.linalg.inv(b), np.eye(600)))", "True\n"}, // several threads
+			{"int(np.fft.fft(np.ones(8))[0].real), np.linalg.svd(a[:9, :9])[1].round(6).tolist()[0]", "(8, 9.0)\n"},
+			{"try:\n    np.ones(1 << 30)\nexcept MemoryError:\n    print('no room')\nfloat(a[0, 0])", "no room\n1.0\n"}, // 8 GiB
+		} {
+			got := s.Call(t.Context(), tools.Call{Arguments: c.code})
+			if strings.Contains(got.Text, "No module named 'numpy'") {
+				s.Close()
+				t.Skip("this Python has no numpy; OSSIAN_TEST_PYTHON names one that has")
+			}
+			if got.Text != c.want {
+				t.Errorf("%s: %s: %v %s", layers, c.code, got.Outcome, got.Text)
+			}
+		}
 		s.Close()
-		if strings.Contains(got.Text, "No module named 'numpy'") {
-			t.Skip("this Python has no numpy; OSSIAN_TEST_PYTHON names one that has")
-		}
-		if got.Text != "300.0\n" {
-			t.Errorf("%s: %v %s", layers, got.Outcome, got.Text)
-		}
 	}
 }
 

@@ -102,7 +102,6 @@ func (o *once) run(ctx context.Context, source string, printed, complaints *capt
 	command.Dir, command.Env = o.folder, scriptEnvironment(o.folder)
 	command.Stdout, command.Stderr = printed, complaints
 	command.WaitDelay = time.Second / 2
-	endTogether(command)
 	if made.merged {
 		command.Stderr = printed
 	}
@@ -111,7 +110,7 @@ func (o *once) run(ctx context.Context, source string, printed, complaints *capt
 	} else if err := os.WriteFile(filepath.Join(o.folder, "script.py"), []byte(source), 0o600); err != nil {
 		return err
 	}
-	err := command.Run()
+	err := runTogether(command)
 	if ctx.Err() != nil {
 		if len(made.cleanup) > 0 {
 			go cleanup(made.cleanup, command.Env)

@@ -4,5 +4,5 @@ package python
 
 import "os/exec"
 
-// endTogether ends a command. What it started ends when it cannot write any more.
-func endTogether(*exec.Cmd) {}
+// runTogether runs a command to its end. What it started ends when it cannot write any more.
+func runTogether(command *exec.Cmd) error { return command.Run() }

@@ -95,7 +95,15 @@ func (r *Registry) find(ctx context.Context, asked *wire.ServerTool) (*wish, err
 	if err != nil {
 		return nil, unsupported(asked, fmt.Sprintf("the tool %s is off on this server: %v", name, err))
 	}
+	if _, ok := server.(within); asked.Domains != nil && !ok {
+		return nil, wire.Unsupported(asked.Path+".filters", "the browser here is a server of MCP, which knows no filters: leave them out")
+	}
 	return &wish{asked: asked, server: server, kind: kind}, nil
+}
+
+// A within is a browser that can be kept to pages of some domains.
+type within interface {
+	Within(domains []string) tools.Server
 }
 
 // labels are names that vLLM's recipes have for servers.
@@ -211,6 +219,8 @@ func distinct(wishes []*wish) (kept []*wish, err error) {
 			kept = append(kept, one)
 		case one.asked.Type == "mcp" || kept[at].asked.Type == "mcp":
 			return nil, wire.Invalid(one.asked.Path+".server_label", fmt.Sprintf("%s asks for the same server", kept[at].asked.Path))
+		case !slices.Equal(one.asked.Domains, kept[at].asked.Domains):
+			return nil, wire.Invalid(one.asked.Path+".filters", fmt.Sprintf("%s asks for the same browser with other filters", kept[at].asked.Path))
 		}
 	}
 	return kept, nil
@@ -252,7 +262,11 @@ func (w *wish) add(offered *api.Offered, absent bool) {
 	if len(space.Tools) == 0 && !(bare && w.asked.Allows(space.Name, false)) {
 		return
 	}
-	offered.Offers = append(offered.Offers, tools.Offer{Server: w.server, Namespace: space, Kind: w.kind, Label: label, Approve: w.approve(space)})
+	server := w.server
+	if w.asked.Domains != nil {
+		server = server.(within).Within(w.asked.Domains)
+	}
+	offered.Offers = append(offered.Offers, tools.Offer{Server: server, Namespace: space, Kind: w.kind, Label: label, Approve: w.approve(space)})
 }
 
 // allowed returns those of tools that the request lets be called.

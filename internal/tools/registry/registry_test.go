@@ -146,6 +146,27 @@ func TestDemo(t *testing.T) {
 	if said := offered(got); err != nil || said != "browser/browser search open find" {
 		t.Errorf("%s, %v", said, err)
 	}
+	// Filters reach the browser; two that differ, or a browser that knows none, are refused.
+	filtered, other := tool("web_search", ""), tool("web_search_preview", "")
+	filtered.Domains, other.Path = []string{"example.com"}, "tools[1]"
+	got, err = r.Offers(t.Context(), []wire.ServerTool{filtered}, true)
+	if said := offered(got); err != nil || said != "browser/browser search open find" {
+		t.Fatalf("%s, %v", said, err)
+	}
+	box := tools.Open(got.Offers, tools.Chain{})
+	if gave := box.Call(t.Context(), "1", "browser.open", `{"id":"https://corpus.local/a.html"}`); !strings.Contains(gave.Text, "only pages of example.com can be opened here") {
+		t.Errorf("a page of another domain: %q", gave.Text)
+	}
+	box.Close()
+	_, err = r.Offers(t.Context(), []wire.ServerTool{filtered, other}, true)
+	if told, ok := errors.AsType[*wire.Error](err); !ok || told.Param != "tools[1].filters" {
+		t.Errorf("two filters: %v", err)
+	}
+	elsewhere := mcptest.Serve(t, "browser", "sse", "", mcptest.Tool{Name: "search", Call: func(string) (string, bool) { return "", false }})
+	_, err = open(t, Config{Servers: []string{elsewhere.Address}}).Offers(t.Context(), []wire.ServerTool{filtered}, true)
+	if told, ok := errors.AsType[*wire.Error](err); !ok || told.Param != "tools[0].filters" || told.Code != wire.CodeUnsupported {
+		t.Errorf("filters of a browser elsewhere: %v", err)
+	}
 	_, err = r.Offers(t.Context(), []wire.ServerTool{tool("code_interpreter", "")}, false)
 	if told, ok := errors.AsType[*wire.Error](err); !ok || told.Code != wire.CodeUnsupportedTool || !strings.Contains(told.Message, "switched off") {
 		t.Errorf("Python is off: %v", err)

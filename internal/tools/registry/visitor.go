@@ -153,25 +153,43 @@ func (v *visitor) Open(chain tools.Chain) tools.Session { return &visit{of: v, c
 
 // A visit is a session with a visitor.
 type visit struct {
-	of      *visitor
-	chain   tools.Chain
+	of    *visitor
+	chain tools.Chain
+
+	mu      sync.Mutex    // guards session
 	session tools.Session // nil = nothing was called yet
 }
 
+// Parallel implements tools.Parallel.
+func (s *visit) Parallel() {}
+
 // Call implements tools.Session.
 func (s *visit) Call(ctx context.Context, call tools.Call) tools.Result {
+	session, err := s.opened()
+	if err != nil {
+		return tools.Result{Outcome: tools.Broken, Text: fmt.Sprintf("Error calling tool %.100s: %v", call.Tool, err)}
+	}
+	return session.Call(ctx, call)
+}
+
+// opened returns the session with the server, which the first call opens.
+func (s *visit) opened() (tools.Session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.session == nil {
 		server, err := s.of.acquire()
 		if err != nil {
-			return tools.Result{Outcome: tools.Broken, Text: fmt.Sprintf("Error calling tool %.100s: %v", call.Tool, err)}
+			return nil, err
 		}
 		s.session = server.Open(s.chain)
 	}
-	return s.session.Call(ctx, call)
+	return s.session, nil
 }
 
 // State implements tools.Session.
 func (s *visit) State() json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.session == nil {
 		return s.chain.State
 	}
@@ -180,6 +198,8 @@ func (s *visit) State() json.RawMessage {
 
 // Close implements tools.Session.
 func (s *visit) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.session != nil {
 		s.session.Close()
 		s.of.release()

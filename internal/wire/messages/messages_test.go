@@ -88,7 +88,7 @@ func TestOptions(t *testing.T) {
 				t.Errorf("%s: %+v", c.name, tool)
 			}
 		}
-		if strings.Contains(c.more, "web_search") != reflect.DeepEqual(request.Ignored, []string{"tools.web_search_20250305"}) {
+		if strings.Contains(c.more, "web_search") != reflect.DeepEqual(request.Ignored, []string{"tools[1].web_search_20250305"}) {
 			t.Errorf("%s: ignored %q", c.name, request.Ignored)
 		}
 	}

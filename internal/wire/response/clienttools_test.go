@@ -15,7 +15,7 @@ import (
 func TestClientTools(t *testing.T) {
 	q := responseOf(t, `{"input":"a","tools":[{"type":"local_shell"},{"type":"shell","environment":{"type":"local","skills":[]},"allowed_callers":["direct"]},
 		{"type":"apply_patch","x":1},{"type":"shell","environment":{"type":"container_auto"}},{"type":"computer"}],"tool_choice":{"type":"apply_patch"}}`)
-	if want := []string{"tools.environment.skills", "tools.allowed_callers", "tools.x", "tools.shell", "tools.computer"}; !reflect.DeepEqual(q.Ignored, want) {
+	if want := []string{"tools[1].environment.skills", "tools[1].allowed_callers", "tools[2].x", "tools[3].shell", "tools[4].computer"}; !reflect.DeepEqual(q.Ignored, want) {
 		t.Errorf("ignored %q, want %q", q.Ignored, want)
 	}
 	if want := (wire.ToolChoice{Mode: "named", Name: "apply_patch"}); !reflect.DeepEqual(q.ToolChoice, want) || len(q.Tools) != 3 || len(q.tools) != 3 {
@@ -84,7 +84,7 @@ func TestClientItems(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"input.web_search_call", "input.mcp_call", "input.odd", "input.action.shell"}; !reflect.DeepEqual(q.Ignored, want) || len(q.Input) != 4 {
+	if want := []string{"input[0].web_search_call", "input[1].mcp_call", "input[3].odd", "input[4].action.shell"}; !reflect.DeepEqual(q.Ignored, want) || len(q.Input) != 4 {
 		t.Errorf("%d items, ignored %q, want %q", len(q.Input), q.Ignored, want)
 	}
 	for i, want := range []string{"", "failed\nno\n", "completed", "x"} {

@@ -110,6 +110,9 @@ func (r *Request) chooseFull() error {
 // includable are the names of what replies have on request.
 var includable = []string{"reasoning.encrypted_content", "message.output_text.logprobs", "code_interpreter_call.outputs", "web_search_call.action.sources", "web_search_call.results"}
 
+// Includable reports whether there is something of a name that replies can have on request.
+func Includable(name string) bool { return slices.Contains(includable, name) }
+
 // Includes reports whether the reply is to have what include calls name.
 func (r *Request) Includes(name string) bool { return slices.Contains(r.Include, name) }
 
@@ -194,7 +197,7 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 		r.Include = []string{}
 		in.Array(limits.MetadataPairs, "names", func(int) {
 			name := in.Text()
-			if r.Include = append(r.Include, name); !slices.Contains(includable, name) {
+			if r.Include = append(r.Include, name); !Includable(name) {
 				in.IgnoreKind(name)
 			}
 		})

@@ -151,6 +151,31 @@ func TestGoldenServed(t *testing.T) {
 	}
 }
 
+// Of stored events those with items that are done can be changed, and nothing else of them is.
+func TestRevise(t *testing.T) {
+	_, plain := played(t)
+	_, served := servedPlay(t)
+	for _, event := range append(eventsOf(plain), eventsOf(served)...) {
+		same, err := Revise(event, limits.Defaults(), func(*Item) {})
+		if err != nil || !bytes.Equal(same, event) {
+			t.Errorf("%v\ngot  %s\nwant %s", err, same, event)
+		}
+		whole := bytes.Clone(event)
+		changed, err := Revise(event, limits.Defaults(), func(it *Item) { it.ID = "changed" })
+		if err != nil || bytes.Contains(changed, []byte(`"id":"changed"`)) != Tells(event) || !bytes.Equal(event, whole) {
+			t.Errorf("%v: %s became %s", err, event, changed)
+		}
+		if kind := eventKind(event); Tells(event) != (kind == "output_item.done" || kind == "completed" || kind == "incomplete") {
+			t.Errorf("%s: tells %v", kind, Tells(event))
+		}
+	}
+	for _, bad := range []string{"", "x", "event: response.completed\n\n", "event: response.completed\ndata: {\"response\":{}}", "event: response.output_item.done\ndata: {\"x\":1,\"item\":[}\n\n"} {
+		if got, err := Revise([]byte(bad), limits.Defaults(), func(*Item) {}); err == nil && string(got) != bad {
+			t.Errorf("%q became %q", bad, got)
+		}
+	}
+}
+
 // What is stored is read back whole, and its replay ends with the same object and has the same
 // items.
 func TestParseServed(t *testing.T) {
@@ -283,7 +308,7 @@ func TestServedLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(q.Ignored, " "); got != "input.mcp_call input.web_search_call tools.mcp tools.web_search" || len(q.Input) != 1 || len(q.ServerTools) != 0 {
+	if got := strings.Join(q.Ignored, " "); got != "input[1].mcp_call input[2].web_search_call tools[0].mcp tools[1].web_search" || len(q.Input) != 1 || len(q.ServerTools) != 0 {
 		t.Errorf("ignored %s, input %+v, tools %+v", got, q.Input, q.ServerTools)
 	}
 	if _, err = Decode([]byte(`{"input":"x","tools":[{"type":"mcp"}]}`), limits.Defaults(), true); err == nil || err.(*wire.Error).Param != "tools[0].server_label" {

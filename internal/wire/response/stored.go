@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -186,6 +187,50 @@ func (r *Response) replay(dst []byte, it *Item) []byte {
 		status = StatusCompleted // it has none
 	}
 	return r.End(dst, status)
+}
+
+// Tells reports whether an event of a stream has an item that is done, or all of them.
+func Tells(event []byte) bool {
+	switch eventKind(event) {
+	case "output_item.done", StatusCompleted, StatusIncomplete, StatusFailed:
+		return true
+	}
+	return false
+}
+
+// Revise returns an event that Response wrote with its items changed, those of which Tells says
+// that it has them.
+func Revise(event []byte, lim *limits.Set, change func(it *Item)) ([]byte, error) {
+	if !Tells(event) {
+		return event, nil
+	}
+	member := `,"response":`
+	if eventKind(event) == "output_item.done" {
+		member = `,"item":`
+	}
+	head, raw, ok := bytes.Cut(event, []byte(member)) // there is no text before it
+	raw, end := bytes.CutSuffix(raw, []byte("}\n\n"))
+	if !ok || !end {
+		return event, nil
+	}
+	dst := append(slices.Clip(head), member...)
+	if member == `,"response":` {
+		object, err := Parse(raw, lim)
+		if err != nil {
+			return nil, err
+		}
+		for i := range object.Output {
+			change(&object.Output[i])
+		}
+		return append(object.Append(dst), "}\n\n"...), nil
+	}
+	it, err := DecodeItem(raw, lim)
+	if err != nil {
+		return nil, err
+	}
+	it.parseTexts(raw)
+	change(&it)
+	return append(it.append(dst), "}\n\n"...), nil
 }
 
 // Ending returns the kind of the event that ends a stream with the status.

@@ -2,9 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"regexp"
-	"strconv"
 
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
@@ -12,140 +9,192 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// bf16Dots writes a kernel of dotR weight rows × T activation rows, both BF16; see
-// bf16DotGo. Activations are pairs of BF16 if native, else float32, 16 odd and 16 even
-// ones in turns.
-func bf16Dots(isa isa, T int, native bool) {
-	name, form := isa.name, "odd and even float32"
-	if native {
-		name, form = "Native", "BF16"
-	}
-	function(fmt.Sprintf("bf16Dots%d%s", T, name), "func(w, x **byte, n, next int, y *float32, ldy int)",
-		fmt.Sprintf("multiplies %d rows of BF16 with %d of %s, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.", isa.dotR, T, form))
-	w, x, n := pointers("w", isa.dotR), pointers("x", T), param("n")
-	p := newProducts(isa, "BF16", w, x)
-	p.blocks(native, n, param("next"))
-	p.storeAll()
-	end()
+// A bf16Kernel multiplies groups of 16 rows of BF16 with T activation rows, in one of the two
+// orders of bf16Go.
+type bf16Kernel struct {
+	isa    isa
+	name   string
+	chain  bool // order of machines that multiply pairs and have no tiles
+	native bool // activations are pairs of BF16, else float32
+	T, G   int
 }
 
-// bf16OneRow writes a kernel of many times four weight rows × 1 activation row for AVX-512.
-func bf16OneRow(native bool) {
-	name, form := avx512.name, "odd and even float32"
-	if native {
-		name, form = "Native", "BF16"
-	}
-	function("bf16OneRow"+name, "func(w **byte, x *byte, n, quads int, y *float32)",
-		fmt.Sprintf("multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of %s, n elements, a multiple of 32.", form))
-	list, x, n, quads, y := param("w"), param("x"), param("n"), param("quads"), param("y")
-	Label("rows")
-	w, far := make([]reg.GPVirtual, avx512.dotR), GP64()
-	for r := range w {
-		w[r] = GP64()
-		MOVQ(Mem{Base: list, Disp: 8 * r}, w[r])
-	}
-	ADDQ(Imm(uint64(8*len(w))), list)
-	MOVQ(Mem{Base: list}, far)
-	SUBQ(w[0], far)
-	p := newProducts(avx512, "BF16", w, []reg.GPVirtual{x})
-	p.blocks(native, n, far)
-	p.store(0, Mem{Base: y})
-	ADDQ(Imm(uint64(4*len(w))), y)
-	DECQ(quads)
-	JNZ(LabelRef("rows"))
-	end()
+// bf16Kernels are the most rows of a kernel for one group. Those with AVX-512 for one row take
+// bf16Groups too.
+var bf16Kernels = []bf16Kernel{
+	{isa: avx512, name: "bf16Tiled", T: 8},
+	{isa: avx512, name: "bf16Native", T: 12, chain: true, native: true},
+	{isa: avx2, name: "bf16Tiled", T: 3},
+	{isa: avx2, name: "bf16Chain", T: 6, chain: true},
 }
 
-// blocks sums n elements, a multiple of 32, and prefetches what lies far bytes behind them.
-func (p *products) blocks(native bool, n, far reg.GPVirtual) {
-	p.zero()
-	k := GP64()
-	XORQ(k, k)
-	Label("loop")
-	for _, w := range p.w {
-		PREFETCHT0(Mem{Base: w, Index: far, Scale: 1})
+// bf16Groups is how many row groups a kernel for one row takes: sums enough to keep the
+// multipliers busy.
+const bf16Groups = 4
+
+func bf16All() {
+	for _, k := range bf16Kernels {
+		for T := 1; T <= k.T; T++ {
+			kernel := k
+			kernel.T, kernel.G = T, 1
+			kernel.write()
+		}
+		if k.isa.size == 64 {
+			kernel := k
+			kernel.T, kernel.G = 1, bf16Groups
+			kernel.write()
+		}
 	}
-	if native {
-		p.pairs(k)
+}
+
+// function is the name of the kernel.
+func (k *bf16Kernel) function() string {
+	name := fmt.Sprintf("%s%d%s", k.name, k.T, k.isa.name)
+	if k.G > 1 {
+		name = fmt.Sprintf("%s%dGroups%s", k.name, k.G, k.isa.name)
+	}
+	return name
+}
+
+// parts is the registers of 16 float32.
+func (k *bf16Kernel) parts() int { return lanes * 4 / k.isa.size }
+
+// write writes the kernel. Like the instructions for pairs and for tiles, it takes what is
+// below 2^-126 for 0, in any control word.
+func (k *bf16Kernel) write() {
+	function(k.function(), "func(w, a *byte, nb, size int, y *float32)",
+		fmt.Sprintf("multiplies %d groups of BF16 rows, size bytes apart, with a tile of %d rows, nb blocks of 32; see bf16Go. y is [%d, %d].", k.G, k.T, k.T, 16*k.G))
+	w, a, nb, size, y := param("w"), param("a"), param("nb"), param("size"), param("y")
+	control := AllocLocal(8)
+	if !k.native {
+		STMXCSR(control)
+		LDMXCSR(flushing)
+	}
+	groups := []reg.GPVirtual{w}
+	for g := 1; g < k.G; g++ {
+		next := GP64()
+		MOVQ(groups[g-1], next)
+		ADDQ(size, next)
+		groups = append(groups, next)
+	}
+	acc := make([][]reg.VecVirtual, k.T*k.G) // [row, group] of registers
+	for i := range acc {
+		acc[i] = k.isa.zeroed()
+	}
+	Label("block")
+	if k.chain {
+		k.chained(groups, a, acc)
 	} else {
-		p.oddAndEven(k)
+		k.tiled(groups, a, acc)
 	}
-	ADDQ(Imm(64), far)
-	ADDQ(Imm(32), k)
-	CMPQ(k, n)
-	JL(LabelRef("loop"))
+	for _, w := range groups {
+		ADDQ(U32(1024), w)
+	}
+	if k.native {
+		ADDQ(U32(64*k.T), a)
+	} else {
+		ADDQ(U32(128*k.T), a)
+	}
+	DECQ(nb)
+	JNZ(LabelRef("block"))
+	if !k.native {
+		LDMXCSR(control)
+	}
+	for i := range acc {
+		for part, v := range acc[i] {
+			VMOVUPS(v, Mem{Base: y, Disp: 64*i + part*k.isa.size})
+		}
+	}
+	end()
 }
 
-// pairs adds the products of 32 elements from k on.
-func (p *products) pairs(k reg.GPVirtual) {
-	wv := make([]reg.VecVirtual, len(p.w))
-	for r := range wv {
-		wv[r] = p.isa.vec()
-		VMOVUPS(Mem{Base: p.w[r], Index: k, Scale: 2}, wv[r])
+// chained adds a block: the odd product of every pair, then the even one.
+func (k *bf16Kernel) chained(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg.VecVirtual) {
+	for pair := range 16 {
+		for g, w := range groups {
+			PREFETCHT0(Mem{Base: w, Disp: ahead + 64*pair})
+			if k.native {
+				weights := k.isa.vec()
+				VMOVUPS(Mem{Base: w, Disp: 64 * pair}, weights)
+				for t := range k.T {
+					bf16Pairs(Mem{Base: a, Disp: 64*t + 4*pair}, weights, acc[t*k.G+g][0])
+				}
+				continue
+			}
+			for even := range 2 {
+				weights := k.half(w, pair, 1-even)
+				for t := range k.T {
+					k.multiply(a, t, 2*pair+1-even, weights, acc[t*k.G+g])
+				}
+			}
+		}
 	}
-	for t := range p.x {
-		xv := p.isa.vec()
-		VMOVUPS(Mem{Base: p.x[t], Index: k, Scale: 2}, xv)
-		for r := range wv {
-			bf16Pairs(xv, wv[r], p.acc[t][r][0])
+}
+
+// tiled adds a block: the sums of even and of odd products for themselves, then together.
+func (k *bf16Kernel) tiled(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg.VecVirtual) {
+	for g, w := range groups {
+		sums := make([][2][]reg.VecVirtual, k.T)
+		for pair := range 16 {
+			PREFETCHT0(Mem{Base: w, Disp: ahead + 64*pair})
+			for odd := range 2 {
+				weights := k.half(w, pair, odd)
+				for t := range sums {
+					if pair == 0 {
+						sums[t][odd] = k.isa.zeroed()
+					}
+					k.multiply(a, t, 2*pair+odd, weights, sums[t][odd])
+				}
+			}
+		}
+		for t := range sums {
+			for part, even := range sums[t][0] {
+				VADDPS(sums[t][1][part], even, even)
+				VADDPS(even, acc[t*k.G+g][part], acc[t*k.G+g][part])
+			}
 		}
 	}
 }
 
-// oddAndEven adds the same, in the same order, without an instruction for pairs.
-func (p *products) oddAndEven(k reg.GPVirtual) {
-	for part := range lanes * 4 / p.isa.size {
-		at := part * p.isa.size
-		for even := range 2 {
-			wv := make([]reg.VecVirtual, len(p.w))
-			for r := range wv {
-				wv[r] = p.isa.vec()
-				m := Mem{Base: p.w[r], Index: k, Scale: 2, Disp: at}
-				VMOVUPS(m, wv[r])
-				if even == 1 {
-					VPSLLD(Imm(16), wv[r], wv[r])
-				} else if p.isa.size == 64 {
-					VPANDD(highHalf, wv[r], wv[r])
-				} else {
-					VPAND(highHalf, wv[r], wv[r])
-				}
-			}
-			for t := range p.x {
-				xv := p.isa.vec()
-				VMOVUPS(Mem{Base: p.x[t], Index: k, Scale: 4, Disp: at + 64*even}, xv)
-				for r := range wv {
-					VFMADD231PS(xv, wv[r], p.acc[t][r][part])
-				}
-			}
+// half loads the even or the odd elements of a pair of 16 rows as float32.
+func (k *bf16Kernel) half(w reg.GPVirtual, pair, odd int) []reg.VecVirtual {
+	v := k.isa.regs()
+	for part, r := range v {
+		m := Mem{Base: w, Disp: 64*pair + part*k.isa.size}
+		switch {
+		case k.isa.size == 64 && odd == 1:
+			VMOVUPS(m, r)
+			VPANDD(highHalf, r, r)
+		case k.isa.size == 64:
+			VPSLLD(Imm(16), m, r)
+		case odd == 1:
+			VMOVUPS(m, r)
+			VPAND(highHalf, r, r)
+		default:
+			VMOVUPS(m, r)
+			VPSLLD(Imm(16), r, r)
 		}
+	}
+	return v
+}
+
+// multiply adds to sums the products of weights with element i of row t.
+func (k *bf16Kernel) multiply(a reg.GPVirtual, t, i int, weights, sums []reg.VecVirtual) {
+	x := Mem{Base: a, Disp: 128*t + 4*i}
+	if k.isa.size == 64 {
+		VFMADD231PS_BCST(x, weights[0], sums[0])
+		return
+	}
+	v := k.isa.vec()
+	VBROADCASTSS(x, v)
+	for part, w := range weights {
+		VFMADD231PS(v, w, sums[part])
 	}
 }
 
 // bf16Pairs adds to each float32 of acc the product of two odd and then of two even BF16
-// elements (VDPBF16PS). Neither avo nor Go's assembler knows it: encode writes its bytes.
-func bf16Pairs(x, w, acc reg.VecVirtual) {
+// elements (VDPBF16PS), x being a register or a pair for all lanes.
+func bf16Pairs(x Op, w, acc reg.VecVirtual) {
 	Instruction(&ir.Instruction{Opcode: "VDPBF16PS", Operands: []Op{x, w, acc},
 		Inputs: []Op{x, w, acc}, Outputs: []Op{acc}, ISA: []string{"AVX512_BF16"}})
-}
-
-var unknown = regexp.MustCompile(`VDPBF16PS +Z(\d+), Z(\d+), Z(\d+)`)
-
-// encode writes the bytes of the instructions in an assembly file that the assembler
-// does not know: EVEX.512.F3.0F38.W0 52 /r (Intel's manual, volume 2).
-func encode(file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	text = unknown.ReplaceAllFunc(text, func(line []byte) []byte {
-		m := unknown.FindSubmatch(line)
-		n := func(i int) uint32 { v, _ := strconv.Atoi(string(m[i])); return uint32(v) }
-		src, other, dst := n(1), n(2), n(3)
-		bit := func(v uint32, i int) uint32 { return ^v >> i & 1 } // stored inverted
-		p0 := bit(dst, 3)<<7 | bit(src, 4)<<6 | bit(src, 3)<<5 | bit(dst, 4)<<4 | 2
-		p1 := (^other&15)<<3 | 4 | 2
-		p2 := 2<<5 | bit(other, 4)<<3
-		return fmt.Appendf(nil, "LONG $0x%08x; WORD $0x%04x // %s", p2<<24|p1<<16|p0<<8|0x62, (0xc0|dst&7<<3|src&7)<<8|0x52, line)
-	})
-	return os.WriteFile(file, text, 0o644)
 }

@@ -47,9 +47,6 @@ func main() {
 				dots(isa, f, T)
 			}
 		}
-		for T := 1; T <= isa.dotT; T++ {
-			bf16Dots(isa, T, false)
-		}
 		dots(isa, "E4M3", 1) // for what is left of scores
 		for _, f := range []string{"BF16", "F32", "E4M3"} {
 			for T := 1; T <= isa.headT; T++ {
@@ -72,14 +69,14 @@ func main() {
 		peak(isa, "Int8")
 		peak(isa, "F32")
 	}
-	for T := 1; T <= avx512.dotT; T++ {
-		bf16Dots(avx512, T, true)
-	}
-	bf16OneRow(false)
-	bf16OneRow(true)
+	bf16All()
+	amxBF16(1)
+	amxBF16(2)
 	peak(avx512, "BF16")
+	peakAMX()
 	weights()
 	pause()
+	vendor()
 	prefetch()
 	Generate()
 	if err := encode(flag.Lookup("out").Value.String()); err != nil {
@@ -96,7 +93,8 @@ const weighHeads = 4
 // An isa is what the elementwise kernels need to know of an instruction set.
 type isa struct {
 	name  string
-	size  int // bytes of a register
+	is    string // the condition on a level l
+	size  int    // bytes of a register
 	vec   func() reg.VecVirtual
 	dotR  int // weight rows and …
 	dotT  int // … most activation rows of a dots kernel
@@ -104,8 +102,8 @@ type isa struct {
 }
 
 var (
-	avx2   = isa{name: "AVX2", size: 32, vec: YMM, dotR: 2, dotT: 3, headT: 3}
-	avx512 = isa{name: "AVX512", size: 64, vec: ZMM, dotR: 4, dotT: 6, headT: 4}
+	avx2   = isa{name: "AVX2", is: "l == AVX2", size: 32, vec: YMM, dotR: 2, dotT: 3, headT: 3}
+	avx512 = isa{name: "AVX512", is: "l.wide()", size: 64, vec: ZMM, dotR: 4, dotT: 6, headT: 4}
 )
 
 // lanes is the number of float32 sums in the reductions of both sets; AVX2 holds
@@ -244,7 +242,7 @@ var (
 	minE8M0, magicE8M0                           Mem
 	absMask, signBits, tiny, minus127, packOrder Mem
 	evens, odds, e4m3Unit, e4m3Copy              Mem
-	highHalf                                     Mem
+	highHalf, flushing                           Mem
 )
 
 func constants() {
@@ -264,6 +262,7 @@ func constants() {
 	for i := range 16 {
 		DATA(4*i, U32(0xffff0000))
 	}
+	flushing = words("flushing", 0x9fc0) // MXCSR: no exceptions, to nearest, denormals are 0
 	packOrder = words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7)
 	evens = words("evens", 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
 	odds = words("odds", 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
@@ -295,6 +294,15 @@ func constant(name string, v float64) Mem { return repeat(name, math.Float32bits
 func pause() {
 	function("pause", "func()", "tells the core that its thread is waiting in a loop.")
 	PAUSE()
+	RET()
+}
+
+func vendor() {
+	function("vendor", "func() uint32", "returns the first four letters of the name of the processor's maker.")
+	XORL(reg.EAX, reg.EAX)
+	XORL(reg.ECX, reg.ECX)
+	CPUID()
+	Store(reg.EBX, ReturnIndex(0))
 	RET()
 }
 

@@ -135,9 +135,17 @@ type exaAnswer struct {
 
 // Search asks for pages with their summaries.
 func (e *exa) Search(ctx context.Context, query string, n int) ([]Hit, error) {
+	return e.SearchWithin(ctx, query, n, nil)
+}
+
+// SearchWithin implements Filterer.
+func (e *exa) SearchWithin(ctx context.Context, query string, n int, domains []string) ([]Hit, error) {
+	asked := map[string]any{"query": query, "numResults": n, "contents": map[string]any{"text": true, "summary": true}}
+	if domains != nil {
+		asked["includeDomains"] = domains
+	}
 	var answer exaAnswer
-	err := e.call(ctx, http.MethodPost, "/search", map[string]any{"query": query, "numResults": n,
-		"contents": map[string]any{"text": true, "summary": true}}, &answer)
+	err := e.call(ctx, http.MethodPost, "/search", asked, &answer)
 	if err != nil {
 		return nil, err
 	}

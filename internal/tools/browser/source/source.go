@@ -18,6 +18,11 @@ type Backend interface {
 	Fetch(ctx context.Context, url string) (Document, error)
 }
 
+// A Filterer is a backend that finds pages of some domains alone, and of those below them.
+type Filterer interface {
+	SearchWithin(ctx context.Context, query string, n int, domains []string) ([]Hit, error)
+}
+
 // A Hit is a page that was found.
 type Hit struct {
 	Title   string
@@ -30,4 +35,5 @@ type Document struct {
 	Title string // "" = as the page says
 	HTML  string
 	Text  string
+	URL   string // where it is, behind redirects; "" = where it was asked for
 }

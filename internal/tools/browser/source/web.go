@@ -200,7 +200,11 @@ func (w *Web) Fetch(ctx context.Context, address string) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	return documentOf(answer.Header, answer.Body)
+	document, err := documentOf(answer.Header, answer.Body)
+	if at := answer.URL.String(); at != wanted.String() {
+		document.URL = at
+	}
+	return document, err
 }
 
 // documentOf reads an answer.

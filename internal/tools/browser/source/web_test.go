@@ -132,6 +132,8 @@ func TestWebRefuses(t *testing.T) {
 					return
 				}
 			}
+		case "/here":
+			io.WriteString(w, "here")
 		case "/loop":
 			http.Redirect(w, req, "/loop", http.StatusFound)
 		default:
@@ -158,6 +160,10 @@ func TestWebRefuses(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
+	}
+	moved, err := web(t, at, "", Fields{}).Fetch(t.Context(), "http://"+at+"/?to=/here")
+	if err != nil || moved.URL != "http://"+at+"/here" {
+		t.Errorf("behind a redirect: %+v, %v", moved, err)
 	}
 	slow := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		for req.Context().Err() == nil {
@@ -312,6 +318,12 @@ func TestExa(t *testing.T) {
 		t.Errorf("%q", hits)
 	}
 	if got := <-bodies; got != `POST /search {"contents":{"summary":true,"text":true},"numResults":7,"query":"q"}` {
+		t.Error(got)
+	}
+	if _, err := exa.(Filterer).SearchWithin(t.Context(), "q", 7, []string{"a.example"}); err != nil {
+		t.Error(err)
+	}
+	if got := <-bodies; got != `POST /search {"contents":{"summary":true,"text":true},"includeDomains":["a.example"],"numResults":7,"query":"q"}` {
 		t.Error(got)
 	}
 	doc, err := exa.Fetch(t.Context(), "https://a.example/")

@@ -1,0 +1,217 @@
+package generate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"ossian/internal/limits"
+	"ossian/internal/tools"
+	"ossian/internal/wire"
+)
+
+// The calls of one step. They are answered in their order, whatever their order in time: what a
+// model reads and what clients are told does not depend on which tool is the faster one. Only
+// calls that are independent of each other run side by side (tools.Box.Independent).
+
+// tell tells of calls of the conversation, as what was sampled tells of its own.
+func (t *turn) tell(a *Answer) {
+	if !t.pending || t.told {
+		return
+	}
+	t.told = true
+	for _, call := range t.calls {
+		if t.begin(a, call); call.Arguments != "" {
+			a.Deltas = append(a.Deltas, Delta{Field: ToolArguments, Text: call.Arguments, Tool: call.first})
+		}
+	}
+}
+
+// answerCall answers a call, ends the answer, or runs the call.
+func (j *Job) answerCall(choice int, call *stepCall) {
+	answer := j.answers[choice]
+	t := answer.turn
+	call.id = callID()
+	switch text := ""; {
+	case j.asked > 0 && answer.Tokens >= j.asked: // nobody could read what the call gives
+		answer.finish(wire.FinishLength, wire.StopReason{})
+	case t.in == muteAll && !t.pending: // in spite of all that was done against it
+		answer.finish(wire.FinishStop, wire.StopReason{})
+	case call.Declined:
+		if text = declinedText; call.result != "" {
+			text += " " + call.result
+		}
+		t.answer(answer, call, &tools.Result{Text: text, Outcome: tools.Cancelled})
+	case call.unknown:
+		if t.unknown++; t.unknown > maxUnknown {
+			t.held = muteAll
+		}
+		t.answer(answer, call, &tools.Result{Text: "Error: tool " + shorten(call.Recipient) + " is not available. Available tools: " + j.offered(), Outcome: tools.Misused})
+	case call.asks():
+		t.ask(answer, call)
+		answer.finish(wire.FinishStop, wire.StopReason{})
+	case j.barred(t, 0):
+		t.held = max(t.held, t.in+1)
+		t.answer(answer, call, &tools.Result{Text: usedUpText, Outcome: tools.Failed})
+	case j.pythonUsedUp(t, call):
+		j.service.cfg.Metrics.Refused(limits.PythonCalls.String())
+		t.answer(answer, call, &tools.Result{Text: noMorePythonText, Outcome: tools.Failed})
+	default:
+		j.runCall(choice, call)
+	}
+}
+
+// runBeside runs calls behind one that runs which are independent of all before them. Calls of which
+// anything else is to be said wait for their turn, and so do all behind them.
+func (j *Job) runBeside(choice int) {
+	t := j.answers[choice].turn
+	waiting := 0 // calls before that will run
+	for i, call := range t.calls {
+		switch most := j.service.cfg.Limits()[limits.ToolParallel]; {
+		case call.done || call.started:
+		case int64(t.active) >= most || call.Declined || call.unknown || call.asks() || j.pythonUsedUp(t, call) || j.barred(t, waiting):
+			return
+		case slices.ContainsFunc(t.calls[:i], func(before *stepCall) bool {
+			return before.open() && !t.box.Independent(before.Recipient, call.Recipient)
+		}):
+			waiting++
+		default:
+			call.id = callID()
+			j.runCall(choice, call)
+		}
+	}
+}
+
+// open reports whether a call has given nothing yet.
+func (c *stepCall) open() bool { return !c.done && c.gave == nil }
+
+// asks reports whether the client has to agree to a call, and was not asked.
+func (c *stepCall) asks() bool {
+	return c.Approval == "" && c.Offer != nil && c.Offer.Approve != nil && c.Offer.Approve(c.Tool)
+}
+
+// pythonUsedUp reports whether a call is one of Python, and the answer has had all that it may have.
+func (j *Job) pythonUsedUp(t *turn, call *stepCall) bool {
+	return call.Offer != nil && call.Offer.Kind == tools.Python && int64(t.python) >= j.service.cfg.Limits()[limits.PythonCalls]
+}
+
+// barred reports whether no call may run, some more counted.
+func (j *Job) barred(t *turn, more int) bool {
+	return t.lost || (!t.pending && (t.in == muteBuiltins || t.held == muteAll || j.usedUp(t, more)))
+}
+
+// usedUp reports whether an answer has had all calls that it may have, some more counted.
+func (j *Job) usedUp(t *turn, more int) bool {
+	most := j.service.cfg.Limits()[limits.ToolCalls]
+	if j.loop.MaxCalls != nil {
+		most = min(most, *j.loop.MaxCalls)
+	}
+	return int64(t.run+more) >= most
+}
+
+// offered names what may be called, for the model.
+func (j *Job) offered() (names string) {
+	add := func(name string) {
+		if names != "" {
+			names += ", "
+		}
+		names += name
+	}
+	for _, space := range j.loop.Conversation.Builtins {
+		if len(space.Tools) == 0 {
+			add(space.Name)
+		}
+		for i := range space.Tools {
+			add(space.Name + "." + space.Tools[i].Name)
+		}
+	}
+	for i := range j.loop.Conversation.Tools {
+		add(j.loop.Conversation.Tools[i].Name)
+	}
+	return names
+}
+
+// shorten keeps what a model made up from filling its context.
+func shorten(name string) string { return fmt.Sprintf("%.100s", name) }
+
+var callCount atomic.Uint64
+
+// callID returns an id that no other call of this process has.
+func callID() string { return "call-" + strconv.FormatUint(callCount.Add(1), 36) }
+
+// A ran is what a call gave, in the form in which the model gets to read it.
+type ran struct {
+	call   *stepCall
+	result tools.Result
+	text   string
+	lost   bool // the session did not end in time
+}
+
+// runCall runs a call beside the job, which gets an arrival. The call ends with the job and
+// with the time that the answer has; of a session that goes on nevertheless nobody waits for
+// the end, and whoever has the box then closes it.
+func (j *Job) runCall(choice int, call *stepCall) {
+	answer := j.answers[choice]
+	t := answer.turn
+	t.run++
+	t.active++
+	if call.Offer != nil && call.Offer.Kind == tools.Python {
+		t.python++
+	}
+	answer.Deltas = append(answer.Deltas, Delta{Field: ToolRuns, Tool: call.told()})
+	ctx, cancel := context.WithDeadline(j.loop.ctx, j.loop.deadline)
+	ended := make(chan tools.Result, 1)
+	call.began, call.started = time.Now(), true
+	id, recipient, arguments := call.id, call.Recipient, call.Arguments
+	t.runs.Go(func() { ended <- j.called(ctx, t.box, id, recipient, arguments) })
+	j.pumps.Go(func() {
+		defer cancel()
+		got := ran{call: call}
+		select {
+		case got.result = <-ended:
+		case <-ctx.Done():
+			select {
+			case got.result = <-ended:
+			case <-j.loop.ctx.Done(): // nobody wants it
+				return
+			case <-time.After(lostAfter):
+				got.result, got.lost = tools.Result{Text: "Error: the tool did not end in time.", Outcome: tools.TimedOut}, true
+			}
+		}
+		got.text = cutResult(j.model.Tokenizer, got.result.Text, int(j.service.cfg.Limits()[limits.ToolResultTokens]))
+		if len(got.text) != len(got.result.Text) {
+			j.service.cfg.Metrics.ToolResultCut()
+		}
+		select {
+		case j.many <- arrival{index: choice, ran: &got}:
+		case <-j.loop.ctx.Done():
+		}
+	})
+}
+
+// called runs a call. A panic of a tool is the end of the call alone.
+func (j *Job) called(ctx context.Context, box *tools.Box, id, recipient, arguments string) (result tools.Result) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			j.service.cfg.Log.Error("a tool panicked", "tool", recipient, "panic", fault)
+			result = tools.Result{Text: "Error: the tool failed.", Outcome: tools.Broken}
+		}
+	}()
+	return box.Call(ctx, id, recipient, arguments)
+}
+
+// gave takes what a call gave. Where its session goes on, nobody touches the box any more.
+func (j *Job) gave(choice int, got *ran) error {
+	answer := j.answers[choice]
+	t := answer.turn
+	t.active--
+	j.tellCalled(got.call, got.result.Outcome)
+	if got.call.gave = got; got.lost {
+		t.cites.flush(answer)
+		t.lost, t.held, t.cites, answer.Tools = true, muteAll, nil, nil
+	}
+	return j.act(choice)
+}
