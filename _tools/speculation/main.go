@@ -179,7 +179,8 @@ func write(settings *draft.Settings, replayed *replay, streams, threads int) (*w
 		}
 	}
 	end()
-	return &replayed.written, <-ended
+	result := replayed.written
+	return &result, <-ended
 }
 
 // processor is a clock of what the process has computed: one that other processes do not move.
@@ -279,7 +280,7 @@ func git(arguments ...string) (string, error) {
 
 // edits are files before a commit, and after it; or the commit.
 func edits(patch bool) func(*options) ([][2]string, error) {
-	return func(*options) (pairs [][2]string, err error) {
+	return func(o *options) (pairs [][2]string, err error) {
 		log, err := git("log", "--no-merges", "--diff-filter=M", "-400", "--format=%H", "--", "internal/*.go")
 		if err != nil {
 			return nil, err
@@ -291,7 +292,7 @@ func edits(patch bool) func(*options) ([][2]string, error) {
 			}
 			name, _, _ := strings.Cut(names, "\n")
 			before, err := git("show", commit+"~:"+name)
-			if err != nil || len(before) > 5000 || len(pairs) > 60 {
+			if err != nil || len(before) > 3*o.context { // three bytes a token, about
 				continue
 			}
 			after, err := git("show", commit+":"+name)
@@ -302,6 +303,9 @@ func edits(patch bool) func(*options) ([][2]string, error) {
 				if after, err = git("diff", commit+"~", commit, "--", name); err != nil {
 					continue
 				}
+			}
+			if len(pairs) == 3*o.items {
+				return pairs, nil
 			}
 			pairs = append(pairs, [2]string{"Edit this file.\n\n" + before + "\n\nThe answer:\n\n", after})
 		}

@@ -25,7 +25,7 @@ type Config struct {
 	Publisher      string `json:"publisher"`       // zmq or null
 	Endpoint       string `json:"endpoint"`        // with * or ::, or ipc:// to listen; else to connect
 	ReplayEndpoint string `json:"replay_endpoint"` // to listen; "" = no replay
-	Topic          string `json:"topic"`           // first frame of each message; ${NAME} is from the environment
+	Topic          string `json:"topic"`           // first frame of each message; ${NAME} is from the environment, ${MODEL} the model's name
 	BufferSteps    int    `json:"buffer_steps"`    // messages that can be replayed
 	HighWater      int    `json:"hwm"`             // messages that a subscriber may be behind
 	MaxQueue       int    `json:"max_queue_size"`  // the same, as vLLM bounds what is not sent: the less of both counts
@@ -62,11 +62,49 @@ func ParseConfig(text string, lookup func(string) (string, bool)) (Config, error
 		return cfg, fmt.Errorf("--kv-events-config: %w", err)
 	}
 	var err error
-	if cfg.Topic, err = expand(cfg.Topic, lookup); err != nil {
+	if cfg.Topic, err = expand(cfg.Topic, func(name string) (string, bool) {
+		if name == modelName {
+			return "${" + modelName + "}", true // Of knows
+		}
+		return lookup(name)
+	}); err != nil {
 		return cfg, fmt.Errorf("--kv-events-config: topic: %w", err)
 	}
 	return cfg, nil
 }
+
+// modelName stands in topics for the name of the model.
+const modelName = "MODEL"
+
+// Of is the configuration for one of a server's models, each of which has a publisher. An event does
+// not say of which model it is: the topic does, and subscribers expect the numbers of one publisher
+// from one address. So the second model listens one port above the first, as vLLM's second rank does,
+// and so on; sockets of paths get the number behind their name. An address that is connected to is
+// the same for all.
+func (c *Config) Of(model string, number, models int) (Config, error) {
+	own := *c
+	if models > 1 && !strings.Contains(c.Topic, "${"+modelName+"}") {
+		return own, fmt.Errorf("--kv-events-config: topic %q: subscribers would not know of which of %d models it is; put ${%s} into it, as in kv@${POD_IP}:8000@${%s}", c.Topic, models, modelName, modelName)
+	}
+	own.Topic = strings.ReplaceAll(c.Topic, "${"+modelName+"}", model)
+	if len(own.Topic) > mostTopic {
+		return own, fmt.Errorf("--kv-events-config: topic of %d bytes: at most %d expected", len(own.Topic), mostTopic)
+	}
+	for _, text := range []*string{&own.Endpoint, &own.ReplayEndpoint} {
+		if *text == "" || number == 0 {
+			continue
+		}
+		moved, err := moved(*text, number)
+		if err != nil {
+			return own, fmt.Errorf("--kv-events-config: %w", err)
+		}
+		*text = moved
+	}
+	return own, nil
+}
+
+// mostTopic is the most bytes that a topic may have.
+const mostTopic = 255
 
 // mostKept bounds the numbers of messages: memory is bounded by journalBytes anyway.
 const mostKept = 10_000_000
@@ -78,8 +116,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("publisher %q: zmq or null expected", c.Publisher)
 	case c.Format != Array && c.Format != Map:
 		return fmt.Errorf("format %q: array or map expected", c.Format)
-	case len(c.Topic) > 255:
-		return fmt.Errorf("topic of %d bytes: at most 255 expected", len(c.Topic))
+	case len(c.Topic) > mostTopic:
+		return fmt.Errorf("topic of %d bytes: at most %d expected", len(c.Topic), mostTopic)
 	}
 	for name, value := range map[string]int{"buffer_steps": c.BufferSteps, "hwm": c.HighWater, "max_queue_size": c.MaxQueue} {
 		if value < 1 || value > mostKept {

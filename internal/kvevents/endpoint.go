@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -39,6 +40,24 @@ func parseEndpoint(text string) (endpoint, error) {
 		return endpoint{}, fmt.Errorf("%q reaches nobody outside this process: tcp:// or ipc:// expected", text)
 	}
 	return endpoint{}, fmt.Errorf("%q: tcp://HOST:PORT or ipc://PATH expected", text)
+}
+
+// moved is where another model listens that has the number, 0 is the first's: at a port above, or a
+// path with the number. What is connected to stays.
+func moved(text string, number int) (string, error) {
+	at, err := parseEndpoint(text)
+	if err != nil || !at.listens {
+		return text, err
+	}
+	if at.network == "unix" {
+		return fmt.Sprintf("%s.%d", text, number), nil
+	}
+	cut := strings.LastIndexByte(text, ':')
+	port, err := strconv.Atoi(text[cut+1:])
+	if err != nil || port < 1 || port+number > 65535 {
+		return "", fmt.Errorf("endpoint %s: a port for each model is needed, the first of which is a number from 1 to %d", text, 65535-number)
+	}
+	return fmt.Sprintf("%s:%d", text[:cut], port+number), nil
 }
 
 // open listens on an endpoint, or connects to it, and has conversations served.

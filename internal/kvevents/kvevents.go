@@ -77,6 +77,17 @@ func (p *Publisher) Observer() *Observer {
 	return observer
 }
 
+// Rest says that the loop of the engine has ended, and that there is none until Observer is called
+// again: what was cached is gone, and subscribers are told so.
+func (p *Publisher) Rest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != nil {
+		p.append(appendPayload(nil, p.cfg.Format, p.clock(), []event{{kind: allCleared}}))
+	}
+	p.current = nil
+}
+
 // publish appends what an observer was told, if it is the current one.
 func (p *Publisher) publish(from *Observer, events []event) {
 	p.mu.Lock()

@@ -97,7 +97,7 @@ func New(cfg Config) *Server {
 		server.cut.WithLabelValues(string(r))
 	}
 	server.registry.MustRegister(server.requests, server.duration, server.refusals, server.cut, server.ready, server.grammars, server.connections, server.idleClosed, server.logDropped, server.bodies, server.replies, server.toolCalls, server.toolSeconds, server.toolCut, build,
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		&seldom{Collector: collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), every: time.Second, clock: time.Now})
 	return server
 }
 
@@ -139,9 +139,9 @@ func (s *Server) Traces(now func() (exported, dropped uint64)) {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ossian_trace_spans_dropped_total", Help: "Spans that found no room in the queue, or that the collector did not take."}, func() float64 { _, n := now(); return float64(n) }))
 }
 
-// Handler answers GET /metrics in the text format, or OpenMetrics if asked for.
+// Handler answers GET /metrics in the text format, or OpenMetrics if asked for, uncompressed.
 func (s *Server) Handler() http.Handler {
-	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.HTTPErrorOnError})
+	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, DisableCompression: true, ErrorHandling: promhttp.HTTPErrorOnError})
 }
 
 // Request counts an HTTP request. handler is a route's pattern, never a path that

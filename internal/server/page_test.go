@@ -58,3 +58,42 @@ func TestNoPage(t *testing.T) {
 		t.Errorf("%d routes with the page, %d without", len(with), len(without))
 	}
 }
+
+// TestPageOpensNothing walks all routes, each in a form that it has, with every method, and what is
+// no route: whoever has no key is answered alike with the page and without, but for the page's own
+// files, and gets nothing but the probes.
+func TestPageOpensNothing(t *testing.T) {
+	open := map[string]bool{"GET /health": true, "GET /ping": true, "POST /ping": true, "GET /ready": true} // and HEAD
+	for _, keys := range [][]string{{"k"}, nil} {
+		with := start(t, setup{reply: hello, cfg: Config{Keys: keys, Page: true}})
+		without := start(t, setup{reply: hello, cfg: Config{Keys: keys}})
+		walked, given := 0, 0
+		check := func(method, path string) {
+			if path == "/requests" && keys == nil {
+				return // an answer that does not end
+			}
+			walked++
+			a, b := with.do(method, path, ""), without.do(method, path, "")
+			if a.status != b.status && !strings.HasPrefix(path, "/ui/") {
+				t.Errorf("keys %v, %s %s: %d with the page, %d without", keys, method, path, a.status, b.status)
+			}
+			allowed := keys == nil || open[strings.Replace(method, "HEAD", "GET", 1)+" "+path]
+			if a.status < 400 {
+				given++
+			}
+			if a.status < 400 && !allowed {
+				t.Errorf("%s %s is answered with %d without a key: %.200s", method, path, a.status, a.body)
+			}
+		}
+		every(func(_ *route, path, method string) { check(method, path) })
+		for _, path := range []string{"/ui", "/uix", "/index.html", "/favicon.ico", "/robots.txt", "/static/page.js", "/dist/index.html", "/v1", "/api", "/ui/../v1/models", "/ui/%2e%2e/v1/models", "//v1/models", "/./v1/models", "/debug/pprof/"} {
+			for _, method := range []string{"GET", "HEAD", "POST"} {
+				check(method, path)
+			}
+		}
+		t.Logf("keys %v: %d of %d requests were answered", keys, given, walked)
+		if keys != nil && given != 7 {
+			t.Errorf("%d requests were answered without a key, 7 for the probes expected", given)
+		}
+	}
+}

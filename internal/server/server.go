@@ -47,15 +47,16 @@ type Config struct {
 	Strict         bool          // refuse unknown request fields
 	DrainTimeout   time.Duration // how long requests may go on once Serve is told to end
 	AccessLog      bool
-	OpenMetrics    bool        // /metrics is answered without a key
-	LooseHeaders   bool        // leave headers of gpt-oss to the model, to compare with servers that do
-	Limits         *limits.Set // nil = defaults; see Reload
-	Archive        Archive     // of responses; nil = none is kept
-	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
-	TLS            *tls.Config // nil = plain HTTP
-	Page           bool        // answer / with the page of package web
-	Toolbox        api.Toolbox // what the server runs for models; nil = nothing
-	CitationLinks  bool        // citations in answers become links
+	OpenMetrics    bool          // /metrics is answered without a key
+	MetricsAge     time.Duration // at most, of what /metrics tells; 0 = each time anew
+	LooseHeaders   bool          // leave headers of gpt-oss to the model, to compare with servers that do
+	Limits         *limits.Set   // nil = defaults; see Reload
+	Archive        Archive       // of responses; nil = none is kept
+	SealKey        *[32]byte     // encrypts the reasoning that clients keep; nil = a new one
+	TLS            *tls.Config   // nil = plain HTTP
+	Page           bool          // answer / with the page of package web
+	Toolbox        api.Toolbox   // what the server runs for models; nil = nothing
+	CitationLinks  bool          // citations in answers become links
 
 	Tracer *trace.Tracer // tells a collector of requests; nil = nobody is told
 
@@ -77,7 +78,7 @@ type Server struct {
 	host    *host.Host
 	log     *slog.Logger
 	metrics *metrics.Server
-	scraper http.Handler
+	scraper *exposition
 	routes  []route
 
 	live      atomic.Pointer[settings]
@@ -122,7 +123,7 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	if cfg.Random == nil {
 		cfg.Random = rand.Uint64
 	}
-	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: counters.Handler(), roster: newRoster(), leaving: make(chan struct{}), began: time.Now()}
+	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: &exposition{render: counters.Handler(), age: cfg.MetricsAge, clock: time.Now, made: map[string]*rendering{}}, roster: newRoster(), leaving: make(chan struct{}), began: time.Now()}
 	s.leave = sync.OnceFunc(func() { close(s.leaving) })
 	s.Reload(cfg.Keys, cfg.Limits)
 	s.front = api.New(api.Config{Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,

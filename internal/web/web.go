@@ -102,7 +102,7 @@ func (p *Page) Serve(w http.ResponseWriter, r *http.Request) bool {
 		}
 	}
 	body := f.packed
-	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
+	if AcceptsGzip(r.Header.Values("Accept-Encoding")) {
 		header.Set("Content-Encoding", "gzip")
 	} else {
 		body = unpack(f.packed)
@@ -124,9 +124,9 @@ func secure(header http.Header) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// acceptsGzip reports whether a client takes gzip (RFC 9110, section 12.5.3): named, or meant
+// AcceptsGzip reports whether a client takes gzip (RFC 9110, section 12.5.3): named, or meant
 // by *, with a weight above 0.
-func acceptsGzip(values []string) bool {
+func AcceptsGzip(values []string) bool {
 	star := false
 	for coding := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		name, weight, weighted := strings.Cut(coding, ";")

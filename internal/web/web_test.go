@@ -125,7 +125,7 @@ func TestAcceptsGzip(t *testing.T) {
 		"": false, "gzip": true, "GZIP": true, "x-gzip": true, "br": false, "br, gzip": true, "gzip;q=0": false, "gzip;q=0.0": false, "gzip; q=0.1": true, "gzip;Q=1": true,
 		"*": true, "*;q=0": false, "*, gzip;q=0": false, "gzip;q=0, *": false, "identity": false, "gzip;level=1": false, "gzipped": false, "gzip;q=x": false,
 	} {
-		if got := acceptsGzip([]string{value}); got != want {
+		if got := AcceptsGzip([]string{value}); got != want {
 			t.Errorf("Accept-Encoding %q: %v", value, got)
 		}
 	}

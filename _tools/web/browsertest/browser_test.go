@@ -272,6 +272,12 @@ func get[T any](b *tab, expression string) T {
 	return value
 }
 
+// late reports whether the patience is over. It lets a moment go by: who asks waits for something.
+func (b *tab) late() bool {
+	time.Sleep(5 * time.Millisecond)
+	return time.Now().After(b.limit)
+}
+
 // until waits for an expression to hold. While a document gives way to another one there is none to
 // ask: the browser says so by an error of the protocol, and is asked again.
 func (b *tab) until(expression string) {

@@ -52,8 +52,8 @@ const tree = `JSON.stringify([...document.querySelectorAll("article")].map((a) =
 func stopped(t testing.TB, b *tab) {
 	t.Helper()
 	begun := time.Now()
-	for tick := time.Tick(5 * time.Millisecond); metric(t, of(t, slow), "num_requests_running") > 0; <-tick {
-		if time.Now().After(b.limit) {
+	for metric(t, of(t, slow), "num_requests_running") > 0 {
+		if b.late() {
 			t.Fatal("the server goes on with an answer that was stopped")
 		}
 	}

@@ -107,6 +107,7 @@ export function post(path: string, body: unknown, signal?: AbortSignal, quiet = 
 // What GET /info says of a model. Fields that a server does not send are left out.
 export interface ModelInfo {
   id: string;
+  status?: { value?: string; failed?: boolean };
   family?: string;
   parameters?: number;
   quantization?: string;

@@ -8,6 +8,7 @@ import { chats } from "./chats";
 import { bytes, compact, count, shown } from "./format";
 import { Icon } from "./icons";
 import { keepText, keptText } from "./kept";
+import { ModelMenu } from "./models";
 import { place } from "./places";
 import { preferences, touch } from "./preferences";
 import type { Attachment, Message } from "./tree";
@@ -161,6 +162,7 @@ export function Box({ edit, onDone }: Props) {
           event.currentTarget.value = "";
         }} />
         <button type="button" class="icon-button" aria-label="Attach text files" title="Attach text files" data-testid="attach" onClick={() => picker.current!.click()}><Icon name="clip" /></button>
+        {edit ? null : <ModelMenu />}
         {edit ? null : <Context text={text} files={files} />}
         <span class="space" />
         {edit ? <button type="button" class="secondary" onClick={() => onDone!()}>Cancel</button> : null}

@@ -125,6 +125,7 @@ function useInfo(): Info | undefined {
 function Welcome() {
   const told = useInfo();
   const ready = useCell(chats.ready);
+  useCell(chats.draft);
   const wanted = chats.settings().model;
   const model = told?.models.find((m) => m.id === wanted) ?? told?.models[0];
   const facts: string[] = [];

@@ -2,12 +2,12 @@
 // asked while the tab is hidden or the view closed, and after a failure ever more slowly.
 
 import { Failure, request } from "./api";
-import { INTERVAL, type Moment, moment } from "./live-series";
+import { INTERVAL, type Moment, moments } from "./live-series";
 import { type Snapshot, snapshotOf } from "./live-requests";
 import { eventsOf } from "./sse";
 
 export interface Fed {
-  moment: (m: Moment) => void;
+  moments: (of: Map<string, Moment>) => void; // by model; "" = all
   snapshot: (s: Snapshot) => void;
   trouble: (of: "metrics" | "requests", why: string) => void; // "" = there is none any more
 }
@@ -49,7 +49,7 @@ async function metrics(signal: AbortSignal, fed: Fed): Promise<number> {
   const begun = performance.now();
   const answer = await request("/metrics", { signal, headers: { Accept: "text/plain" } });
   const text = await answer.text();
-  fed.moment(moment(text, performance.now()));
+  fed.moments(moments(text, performance.now()));
   fed.trouble("metrics", "");
   return Math.max(0, INTERVAL - (performance.now() - begun));
 }

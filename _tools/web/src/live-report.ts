@@ -4,7 +4,7 @@
 import type { Info } from "./api";
 import { count, duration, shown } from "./format";
 import { extent, type Tally, type Tile, told as toldOf, valueOf } from "./live-figures";
-import { columns, type Snapshot } from "./live-requests";
+import { columnsOf, type Snapshot } from "./live-requests";
 
 const ROWS = 25; // of requests
 
@@ -20,14 +20,17 @@ export interface Reported {
   tiles: Tile[];
   tallies: Tally[];
   page: string; // the browser
+  model?: string; // of which the figures are; "" = of all
 }
 
-export function reportOf({ told, snapshot, tiles, tallies, page }: Reported): string {
+export function reportOf({ told, snapshot, tiles, tallies, page, model: wanted = "" }: Reported): string {
   const parts: string[] = [];
-  const model = told?.models[0];
+  const several = (told?.models.length ?? 0) > 1;
+  const named = told?.models.filter((m) => wanted === "" || m.id === wanted) ?? [];
+  const columns = columnsOf(several);
   parts.push([
     `Ossian ${shown(told?.version || "of unknown version")}`,
-    `Model: ${shown([model?.id, model?.family, model?.quantization].filter(Boolean).join(", ") || "unknown")}`,
+    `Model: ${shown(named.map((m) => [m.id, m.family, m.quantization].filter(Boolean).join(", ")).join("; ") || wanted || "unknown")}`,
     `Device: ${shown(typeof told?.device === "string" ? told.device : "unknown")}`,
     `Up: ${snapshot ? duration(snapshot.uptime * 1000) : "unknown"}`,
     `Browser: ${shown(page)}`,

@@ -76,6 +76,12 @@ export const columns: Column[] = [
   { name: "End", numeric: false, value: (r) => r.end, cell: (r) => shown(r.end ?? "\u2013") },
 ];
 
+// columnsOf are the columns of a table; of one model it goes without saying.
+export function columnsOf(several: boolean): Column[] {
+  const model: Column = { name: "Model", numeric: false, value: (r) => r.model, cell: (r) => shown(r.model) };
+  return several ? columns.toSpliced(2, 0, model) : columns;
+}
+
 export interface Order {
   column: string; // "" = as the server sends them: those that go on, then those that ended last
   down: boolean; // largest first
@@ -83,7 +89,7 @@ export interface Order {
 
 // sorted puts rows in order; what has no value comes last, and equals stay as they came.
 export function sorted(rows: Row[], order: Order): Row[] {
-  const column = columns.find((c) => c.name === order.column);
+  const column = columnsOf(true).find((c) => c.name === order.column);
   if (!column) return rows;
   return [...rows].sort((a, b) => {
     const [x, y] = [column.value(a), column.value(b)];

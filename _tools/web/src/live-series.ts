@@ -5,12 +5,13 @@
 // server was started anew, and where nothing was asked for a while: the tab was hidden, the machine
 // asleep, the server gone. Time is the page's own, which no change of the clock moves.
 
-import { type Buckets, parse, quantile, since, total } from "./live-metrics";
+import { type Buckets, parse, quantile, type Sample, since, total } from "./live-metrics";
 
 export const INTERVAL = 2000; // ms between two moments
 export const SPAN = 15 * 60 * 1000; // ms that are kept
 const GAP = 3 * INTERVAL; // longer without an answer is a break
 const SMOOTH = 10_000; // ms that a rate is about
+const MOST_MODELS = 32; // that are told apart
 const MINUTE = 60_000; // ms that quantiles and shares are about
 
 // What is told of a moment. Counters and gauges have their names without the prefix that may be
@@ -31,12 +32,25 @@ const counters = new Map<string, string>([ // name → label that tells its seri
 const gauges = new Set(["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "process_resident_memory_bytes"]);
 const histograms = new Set(["time_to_first_token_seconds", "inter_token_latency_seconds", "ossian_step_seconds"]);
 
-// moment reads what /metrics said. Series that differ in other labels are added up.
-export function moment(text: string, at: number): Moment {
+// moments reads what /metrics said: of all models under "", and where there are several of each one,
+// to which what is the server's as a whole belongs, too.
+export function moments(text: string, at: number): Map<string, Moment> {
+  const samples = parse(text);
+  const read = new Map([["", momentOf(samples, at)]]);
+  const names = new Set(samples.map((s) => s.labels.get("model_name")).filter((name) => name !== undefined && name !== ""));
+  if (names.size < 2) return read;
+  for (const name of [...names].slice(0, MOST_MODELS)) read.set(name!, momentOf(samples.filter((s) => (s.labels.get("model_name") ?? name) === name), at));
+  return read;
+}
+
+export const moment = (text: string, at: number): Moment => momentOf(parse(text), at);
+
+// momentOf adds up series that differ in labels that tell none apart.
+function momentOf(samples: Sample[], at: number): Moment {
   const read: Moment = { at, begins: false, counters: new Map(), gauges: new Map(), histograms: new Map() };
   const buckets = new Map<string, Map<number, number>>();
   const add = (into: Map<string, number>, name: string, value: number) => into.set(name, (into.get(name) ?? 0) + value);
-  for (const { name: whole, labels, value } of parse(text)) {
+  for (const { name: whole, labels, value } of samples) {
     const name = whole.slice(whole.indexOf(":") + 1);
     const label = counters.get(name);
     if (label !== undefined) add(read.counters, label ? `${name} ${labels.get(label) ?? ""}` : name, value);

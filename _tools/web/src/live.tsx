@@ -9,47 +9,61 @@ import { count, duration, several, shown } from "./format";
 import { Chart } from "./live-chart";
 import { feed } from "./live-feed";
 import { extent, latest, type Tally, tallies, type Tile, tiles, told, valueOf } from "./live-figures";
-import { columns, next, type Order, type Row, type Snapshot, sorted } from "./live-requests";
+import { type Column, columnsOf, next, type Order, type Row, type Snapshot, sorted } from "./live-requests";
 import { Ring } from "./live-series";
 import { reportOf } from "./live-report";
 
-const ring = new Ring(); // stays while other views are open: coming back shows a gap, not nothing
+const rings = new Map([["", new Ring()]]); // by model, "" = all; they stay while other views are open: coming back shows a gap, not nothing
 
 export function LiveView() {
   const [moments, setMoments] = useState(0);
   const [snapshot, setSnapshot] = useState<Snapshot | undefined>();
   const [trouble, setTrouble] = useState({ metrics: "", requests: "" });
   const [server, setServer] = useState<Info | undefined>();
+  const [model, setModel] = useState("");
+  const names = [...rings.keys()].slice(1);
+  const ring = rings.get(model)!;
   const key = useCell(keyState);
   useEffect(() => {
     info().then(setServer, () => {});
     return feed({
-      moment: (m) => {
-        ring.push(m);
+      moments: (of) => {
+        for (const [name, m] of of) {
+          if (!rings.has(name)) rings.set(name, new Ring());
+          rings.get(name)!.push(m);
+        }
         setMoments((n) => n + 1);
       },
       snapshot: setSnapshot,
       trouble: (of, why) => setTrouble((before) => (before[of] === why ? before : { ...before, [of]: why })),
     });
   }, [key]);
-  const all = useMemo(() => tiles(ring), [moments]);
-  const times = useMemo(() => ring.times(), [moments]);
-  const counts = useMemo(() => tallies(ring), [moments]);
-  const report = () => reportOf({ told: server, snapshot, tiles: all, tallies: counts, page: navigator.userAgent });
+  const all = useMemo(() => tiles(ring), [moments, model]);
+  const times = useMemo(() => ring.times(), [moments, model]);
+  const counts = useMemo(() => tallies(ring), [moments, model]);
+  const of = useMemo(() => (snapshot && model !== "" ? { ...snapshot, rows: snapshot.rows.filter((r) => r.model === model) } : snapshot), [snapshot, model]);
+  const title = model || (names.length > 1 ? several(names.length, "model") : server?.models[0]?.id);
+  const report = () => reportOf({ told: server, snapshot: of, model, tiles: all, tallies: counts, page: navigator.userAgent });
   return (
     <div class="wide-text live" data-testid="live-view">
       <header class="view-head">
         <div>
           <h1>Live</h1>
-          <p class="faint">{server ? shown([server.models[0]?.id, typeof server.device === "string" ? server.device : ""].filter(Boolean).join(" on ")) : "\u00a0"}{snapshot ? ` \u00b7 up ${duration(snapshot.uptime * 1000)}` : ""}</p>
+          <p class="faint">{server ? shown([title, typeof server.device === "string" ? server.device : ""].filter(Boolean).join(" on ")) : "\u00a0"}{snapshot ? ` \u00b7 up ${duration(snapshot.uptime * 1000)}` : ""}</p>
         </div>
+        {names.length > 1 ? (
+          <select class="live-model" aria-label="Model" data-testid="live-model" value={model} onChange={(event) => setModel(event.currentTarget.value)}>
+            <option value="">All models</option>
+            {names.map((name) => <option key={name} value={name}>{shown(name)}</option>)}
+          </select>
+        ) : null}
         <span class="copy-report">Copy as text <CopyButton text={report} label="Copy as text" testid="live-copy" /></span>
       </header>
       {trouble.metrics ? <p class="note-warn" role="status" data-testid="live-trouble">No figures: {shown(trouble.metrics)}. Trying again.</p> : null}
       <div class="tiles">{all.map((tile) => <TileView key={tile.title} tile={tile} times={times} />)}</div>
       <Figures all={all} />
       <Tallies counts={counts} />
-      <Requests snapshot={snapshot} trouble={trouble.requests} />
+      <Requests snapshot={of} trouble={trouble.requests} columns={columnsOf(names.length > 1)} />
     </div>
   );
 }
@@ -119,7 +133,7 @@ function Tallies({ counts }: { counts: Tally[] }) {
   );
 }
 
-function Requests({ snapshot, trouble }: { snapshot: Snapshot | undefined; trouble: string }) {
+function Requests({ snapshot, trouble, columns }: { snapshot: Snapshot | undefined; trouble: string; columns: Column[] }) {
   const [order, setOrder] = useState<Order>({ column: "", down: false });
   const rows = useMemo(() => sorted(snapshot?.rows ?? [], order), [snapshot, order]);
   const others = snapshot?.others;
@@ -140,7 +154,7 @@ function Requests({ snapshot, trouble }: { snapshot: Snapshot | undefined; troub
                 ))}
               </tr>
             </thead>
-            <tbody>{rows.map((row, i) => <RequestRow key={i} row={row} />)}</tbody>
+            <tbody>{rows.map((row, i) => <RequestRow key={i} row={row} columns={columns} />)}</tbody>
           </table>
         </div>
       ) : null}
@@ -150,7 +164,7 @@ function Requests({ snapshot, trouble }: { snapshot: Snapshot | undefined; troub
   );
 }
 
-function RequestRow({ row }: { row: Row }) {
+function RequestRow({ row, columns }: { row: Row; columns: Column[] }) {
   return (
     <tr class={row.own ? "own" : undefined} data-state={row.state} data-testid="request">
       {columns.map((column, i) => {

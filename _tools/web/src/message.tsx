@@ -11,6 +11,7 @@ import { DeveloperView } from "./developer";
 import { bytes, count, duration, rate, several, shown } from "./format";
 import { Icon } from "./icons";
 import { cited, Link, Markdown, type Source } from "./markdown";
+import { models, useTurn } from "./models";
 import { keyDialog, place, settingsAt } from "./places";
 import { type Message, said, type Sampling } from "./tree";
 import { isWork, pretty, Work } from "./work";
@@ -223,18 +224,27 @@ function Waiting({ answer, run, foreign }: { answer: Answer; run?: Run; foreign:
       </p>
     );
   }
-  return <p class="waiting" aria-hidden="true"><span class="dots"><i /><i /><i /></span></p>;
+  return <Turn model={run?.request.model} />;
+}
+
+// Turn is what is shown while nothing is known: of a model that is not in memory why.
+function Turn({ model }: { model: unknown }) {
+  const waits = useTurn(model);
+  const dots = <span class="dots" aria-hidden="true"><i /><i /><i /></span>;
+  return waits ? <p class="waiting" data-testid="turn">{shown(waits)} {dots}</p> : <p class="waiting" aria-hidden="true">{dots}</p>;
 }
 
 // Figures are the numbers below an answer: while it is written, too.
 function Figures({ answer, run }: { answer: Answer; run?: Run }) {
+  const named = useCell(models).length > 1;
   const running = answer.state === "running";
   const tokens = outputTokens(answer);
   if (tokens === 0 && (running || answer.took === undefined)) return null;
   const time = writingTime(answer, run && running ? performance.now() - run.started : undefined);
   const cached = answer.usage?.input_tokens_details?.cached_tokens;
-  const end: Record<string, string> = { completed: "complete", incomplete: "incomplete", failed: "failed", stopped: "stopped", running: "" };
+    const end: Record<string, string> = { completed: "complete", incomplete: "incomplete", failed: "failed", stopped: "stopped", running: "" };
   const all: [string, string][] = [
+    ["Model", named && answer.model ? shown(answer.model) : ""],
     ["Tokens written", several(tokens, "token")],
     ["Speed", tokens > 1 && time > 0 ? rate(tokens - 1, time) : ""],
     ["Time to first token", answer.first !== undefined ? "TTFT " + duration(answer.first) : ""],

@@ -3,9 +3,9 @@ import { test } from "node:test";
 import { round, shownSpan } from "../src/live-chart";
 import { saying, short, tallies, tiles, told, valueOf } from "../src/live-figures";
 import { type Buckets, parse, quantile, since } from "../src/live-metrics";
-import { columns, next, snapshotOf, sorted } from "../src/live-requests";
+import { columns, columnsOf, next, snapshotOf, sorted } from "../src/live-requests";
 import { reportOf } from "../src/live-report";
-import { INTERVAL, moment, Ring, SPAN } from "../src/live-series";
+import { INTERVAL, moment, moments, Ring, SPAN } from "../src/live-series";
 import { limitOf, sections, written } from "../src/model-facts";
 import { isOwn, requestID } from "../src/own";
 
@@ -157,6 +157,22 @@ const event = JSON.stringify({
     { id: "a", route: "/v1/responses", model: "m", state: "prefill", prompt_tokens: 1000, done_tokens: 456, cached_tokens: 0, output_tokens: 0, ttft: null, tokens_per_second: null, age: 1, end: null },
     { id: requestID(), route: "/v1/responses", model: "m", state: "ended", prompt_tokens: 5, done_tokens: 5, cached_tokens: 0, output_tokens: 90, ttft: 0.25, tokens_per_second: 300, age: 9, end: "stop" },
   ],
+});
+
+test("several models are told apart, and what is the server's belongs to each", () => {
+  const of = (model: string, tokens: number) => metrics({ tokens, running: 1 }).replaceAll('"m"', `"${model}"`);
+  const whole = of("one", 100) + of("two", 7).replace(/^(http|process|ossian)_.*\n/gm, "");
+  const read = moments(whole, 0);
+  assert.deepEqual([...read.keys()], ["", "one", "two"]);
+  assert.deepEqual(["", "one", "two"].map((name) => read.get(name)!.counters.get("generation_tokens_total")), [107, 100, 7]);
+  assert.deepEqual(["", "one", "two"].map((name) => read.get(name)!.gauges.get("num_requests_running")), [2, 1, 1]);
+  assert.deepEqual(["", "one", "two"].map((name) => read.get(name)!.gauges.get("process_resident_memory_bytes")), [1048576, 1048576, 1048576]);
+  assert.deepEqual([...moments(of("one", 100), 0).keys()], [""], "of one model there is nothing to choose");
+  assert.deepEqual(columnsOf(true).map((c) => c.name).slice(1, 4), ["Route", "Model", "State"]);
+  assert.ok(columnsOf(false).every((c) => c.name !== "Model"));
+  const two = { version: "1", models: [{ id: "one" }, { id: "two", family: "f" }], tools: [] };
+  assert.match(reportOf({ told: two, snapshot: undefined, tiles: [], tallies: [], page: "" }), /^Model: one; two, f$/m);
+  assert.match(reportOf({ told: two, snapshot: snapshotOf(event), tiles: [], tallies: [], page: "", model: "two" }), /^Model: two, f$[^]*Request +Route +Model +State/m);
 });
 
 test("scales are round and hold their values", () => {

@@ -59,7 +59,9 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := result.Values; v["completed"] != 8 || v["total_output_tokens"] != 48 || !(v["mean_ttft_ms"] >= 20) || !(v["median_itl_ms"] >= 3.5) {
+	// A busy machine reads events late and several at once: only the last of the six cannot seem
+	// to have come too early.
+	if v := result.Values; v["completed"] != 8 || v["total_output_tokens"] != 48 || !(v["mean_ttft_ms"] >= 20) || !(v["mean_ttft_ms"]+5*v["mean_tpot_ms"] >= 39) {
 		t.Errorf("values: %v", v)
 	}
 	var file map[string]any

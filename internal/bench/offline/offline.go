@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ossian/internal/bench/dataset"
+	"ossian/internal/draft"
 	"ossian/internal/engine"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
@@ -29,9 +30,10 @@ type Config struct {
 	Tokenizer     *token.BPE    // writes answers as text; nil = they stay ids
 	Allowed       []uint64      // ids that may be sampled, one bit each; nil = all
 	NoPrefixCache bool
-	ChunkLimit    int          // tokens of a prompt per step; 0 = what the step has room for
-	Waiting       int          // sequences that wait at most; 0 = 1024
-	Log           *slog.Logger // for faults of the engine
+	ChunkLimit    int             // tokens of a prompt per step; 0 = what the step has room for
+	Guesses       *draft.Settings // what steps guess, if the runner takes guesses; nil = nothing
+	Waiting       int             // sequences that wait at most; 0 = 1024
+	Log           *slog.Logger    // for faults of the engine
 }
 
 // A Rig is a running engine whose steps are counted. One goroutine uses it.
@@ -53,6 +55,7 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	var err error
 	rig.eng, err = engine.New(rig.meter, engine.Config{
 		Sched:    sched.Config{MaxQueue: cfg.Waiting, NoPrefixCache: cfg.NoPrefixCache, ChunkLimit: cfg.ChunkLimit},
+		Guesses:  cfg.Guesses,
 		Restarts: -1, // what has a fault in it is no measurement
 	}, cfg.Log)
 	if err != nil {

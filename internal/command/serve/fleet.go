@@ -12,6 +12,7 @@ import (
 	"ossian/internal/ckpt"
 	"ossian/internal/config"
 	"ossian/internal/host"
+	"ossian/internal/kvevents"
 	"ossian/internal/limits"
 	"ossian/internal/load"
 	"ossian/internal/metrics"
@@ -39,6 +40,13 @@ func newFleet(cfg *config.Config, version string, log *slog.Logger, counters *me
 	f.host, err = host.New(host.Config{Resident: cfg.Resident, Turn: cfg.Limits.Time(limits.ModelTurn), Queue: int(cfg.Limits[limits.Queue]), Final: changed, Log: log,
 		Check: func(_ context.Context, card *host.Card) (int, error) { return f.loaders[card.Names[0]].check() }}, cards...)
 	return f, err
+}
+
+// tells has the models tell of their prefixes, by reported name, before any is loaded.
+func (f *fleet) tells(events map[string]*kvevents.Publisher) {
+	for name, publisher := range events {
+		f.loaders[name].events = publisher
+	}
 }
 
 // beside runs the models in a goroutine, and calls failed where it cannot. The channel gets how that

@@ -57,6 +57,9 @@ func (ld *loader) load(ctx context.Context) (hosted *host.Model, err error) {
 	}
 	hosted.Close = func() error {
 		hosted.Metrics.Rest()
+		if ld.events != nil {
+			ld.events.Rest()
+		}
 		err := checkpoint.Close()
 		if ld.several { // what the next model plans with is what is free
 			debug.FreeOSMemory()

@@ -47,8 +47,19 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 		need.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
 		need.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
 		need.Grammars = plan.GrammarBytes(checkpoint.Spec, cfg.Limits[limits.GrammarCache])
+		need.Runtime += guessBytes(checkpoint.Spec.Vocab, &lim)
 		return need, err
 	})
+}
+
+// guessBytes is what guesses take: indexes of all tokens that have keys and values and of stored
+// outputs, some 12 bytes for each, and masks behind guesses.
+func guessBytes(vocab int, lim *model.Limits) int64 {
+	if lim.Lookahead == 0 {
+		return 0
+	}
+	const stored = 1 << 20
+	return 12*(stored+int64(slices.Max(lim.Blocks))*int64(lim.BlockSize)) + int64(lim.MaxSeqs)*int64(lim.Lookahead)*int64(vocab)/8
 }
 
 // connectionBytes is what a connection takes.

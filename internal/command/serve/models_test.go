@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"ossian/internal/command/commandtest"
 	"ossian/internal/soak"
@@ -125,8 +126,8 @@ func TestOPS6Mixed(t *testing.T) {
 					t.Errorf("%s was loaded %v times", model, switches)
 				}
 				ended := 0.0
-				for _, reason := range []string{"stop", "length"} {
-					ended += counters(t, url, `vllm:request_success_total{engine="0",finished_reason="`+reason+`"`)[model]
+				for deadline := time.Now().Add(time.Minute); ended != float64(counted[i]) && time.Now().Before(deadline); time.Sleep(metricsAge) { // requests are counted when their reply has left
+					ended = counters(t, url, `vllm:request_success_total{engine="0",finished_reason="stop"`)[model] + counters(t, url, `vllm:request_success_total{engine="0",finished_reason="length"`)[model]
 				}
 				if ended != float64(counted[i]) {
 					t.Errorf("%s: the metrics have %v requests that ended, %d were sent", model, ended, counted[i])

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"fmt"
 	"log/slog"
 	"strings"
 
@@ -16,22 +15,29 @@ import (
 // Outlets are what a server tells others without being asked: routers which prefixes are cached, a
 // collector what became of requests.
 type outlets struct {
-	events *kvevents.Publisher // nil = nobody is told
-	tracer *trace.Tracer       // likewise
+	events map[string]*kvevents.Publisher // by the model's reported name; nil = nobody is told
+	tracer *trace.Tracer                  // likewise
 }
 
-// checkOutlets finds what openOutlets would not accept of settings and environment.
-func checkOutlets(cfg *config.Config, version string, env []string) (kvevents.Config, trace.Config, error) {
+// checkOutlets finds what openOutlets would not accept of settings and environment, and returns how
+// prefixes of each model are told of, by its reported name: empty = they are not.
+func checkOutlets(cfg *config.Config, version string, env []string) (map[string]kvevents.Config, trace.Config, error) {
 	lookup := lookup(env)
 	told, err := kvevents.ParseConfig(cfg.KVEvents, lookup)
 	if err != nil {
-		return told, trace.Config{}, err
+		return nil, trace.Config{}, err
 	}
-	if told.On() && len(cfg.Models) > 1 { // an event does not say of which model it is
-		return told, trace.Config{}, fmt.Errorf("--kv-events-config is for one model, and there are %d: run a server for each, with an endpoint and a topic of its own", len(cfg.Models))
+	each := map[string]kvevents.Config{}
+	if models := eachModel(cfg); told.On() {
+		for i, own := range models {
+			name := servedNames(own)[0]
+			if each[name], err = told.Of(name, i, len(models)); err != nil {
+				return nil, trace.Config{}, err
+			}
+		}
 	}
 	traced, err := trace.FromEnv(version, lookup)
-	return told, traced, err
+	return each, traced, err
 }
 
 // lookup is os.LookupEnv for an environment as os.Environ returns it.
@@ -46,24 +52,26 @@ func lookup(env []string) func(name string) (string, bool) {
 	}
 }
 
-// openOutlets opens those that are asked for.
-func openOutlets(cfg *config.Config, version string, env []string, log *slog.Logger, counters *metrics.Server) (*outlets, error) {
+// openOutlets opens those that are asked for, for models of which none is loaded.
+func openOutlets(cfg *config.Config, version string, env []string, log *slog.Logger, counters *metrics.Server, models *fleet) (*outlets, error) {
 	told, traced, err := checkOutlets(cfg, version, env)
 	if err != nil {
 		return nil, err
 	}
-	opened := &outlets{}
-	if told.On() {
-		if opened.events, err = kvevents.Open(told, log); err != nil {
+	opened := &outlets{events: map[string]*kvevents.Publisher{}}
+	for name, own := range told {
+		if opened.events[name], err = kvevents.Open(own, log.With("model", name)); err != nil {
+			delete(opened.events, name)
+			opened.close()
 			return nil, err
 		}
+	}
+	if len(told) > 0 {
 		if !cfg.PrefixCaching {
 			log.Warn("--kv-events-config: nothing is cached with --no-enable-prefix-caching, so nobody is told anything")
 		}
-		counters.PublishesKVEvents(func() metrics.KVEvents {
-			stats := opened.events.Stats()
-			return metrics.KVEvents{Published: stats.Published, Dropped: stats.Dropped, Subscribers: stats.Subscribers}
-		})
+		counters.PublishesKVEvents(opened.published)
+		models.tells(opened.events)
 	}
 	if traced.On() {
 		for _, note := range traced.Notes {
@@ -79,10 +87,19 @@ func openOutlets(cfg *config.Config, version string, env []string, log *slog.Log
 	return opened, nil
 }
 
+// published is what was told of prefixes, of all models.
+func (o *outlets) published() (sum metrics.KVEvents) {
+	for _, publisher := range o.events {
+		stats := publisher.Stats()
+		sum.Published, sum.Dropped, sum.Subscribers = sum.Published+stats.Published, sum.Dropped+stats.Dropped, sum.Subscribers+stats.Subscribers
+	}
+	return sum
+}
+
 // close sends what is left to be sent.
 func (o *outlets) close() {
-	if o.events != nil {
-		o.events.Close()
+	for _, publisher := range o.events {
+		publisher.Close()
 	}
 	if o.tracer != nil {
 		o.tracer.Close()

@@ -1,12 +1,21 @@
 package serve
 
 import (
+	"io"
 	"net"
+	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
 	"ossian/internal/command/commandtest"
 )
+
+// before is the port below.
+func before(port string) string {
+	number, _ := strconv.Atoi(port)
+	return strconv.Itoa(number - 1)
+}
 
 // What cannot be told to anybody ends the start, and the line names the flag, the variable or the
 // address.
@@ -29,9 +38,31 @@ func TestServeOutlets(t *testing.T) {
 			t.Errorf("%s %s: %v, want %s\n%s", c.flag, c.variable, err, c.want, log)
 		}
 	}
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
 	several := []string{"serve", "--port", "0", "--store", "memory", "--log-level", "error", "--model", "a=ossian-tiny", "--model", "b=ossian-tiny"}
-	_, log, err := commandtest.Run(t, root(), append(several, "--kv-events-config", `{"enable_kv_cache_events":true,"endpoint":"tcp://127.0.0.1:9"}`)...)
-	if err == nil || !strings.Contains(err.Error(), "--kv-events-config is for one model, and there are 2") {
-		t.Errorf("several models: %v\n%s", err, log)
+	for _, c := range []struct{ flag, want string }{
+		{`{"enable_kv_cache_events":true,"endpoint":"tcp://127.0.0.1:9","topic":"kv@pod@a"}`, "put ${MODEL} into it"},
+		{`{"enable_kv_cache_events":true,"endpoint":"tcp://*:65535","topic":"kv@${MODEL}"}`, "endpoint tcp://*:65535"},
+		{`{"enable_kv_cache_events":true,"endpoint":"tcp://*:` + before(port) + `","topic":"kv@${MODEL}"}`, inUse}, // the second one's
+	} {
+		_, log, err := commandtest.Run(t, root(), append(several, "--kv-events-config", c.flag)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("several models, %s: %v, want %s\n%s", c.flag, err, c.want, log)
+		}
+	}
+}
+
+// A server that is told to tells of the blocks of a prompt.
+func TestServeKVEvents(t *testing.T) {
+	url := commandtest.Serve(t, root(), "--store", "memory", "--kv-events-config", `{"enable_kv_cache_events":true,"endpoint":"ipc://`+t.TempDir()+`/events","topic":"${MODEL}"}`)
+	commandtest.Post(t, url+"/v1/completions", `{"prompt":"`+strings.Repeat("a prompt of several blocks ", 8)+`","max_tokens":2}`)
+	r, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || !strings.Contains(string(text), "\nossian_kv_events_published_total ") || strings.Contains(string(text), "\nossian_kv_events_published_total 0\n") {
+		t.Errorf("%v; nothing was told", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -147,7 +148,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 		return err
 	}
 	defer shed.close()
-	told, err := openOutlets(cfg, version, src.Env, log, counters)
+	told, err := openOutlets(cfg, version, src.Env, log, counters, fleet)
 	if err != nil {
 		return err
 	}
@@ -222,6 +223,10 @@ func Start(ctx context.Context, args []string, log io.Writer) (address string, e
 	return listener.Addr().String(), end, nil
 }
 
+// metricsAge is less than the 50 ms between scrapes of an endpoint picker: one alone has what is, of
+// several each has what was at most so long ago.
+const metricsAge = 40 * time.Millisecond
+
 // newServer returns the HTTP side of the settings.
 func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, shed *toolshed, log *slog.Logger, counters *metrics.Server, secure *certificates, tracer *trace.Tracer) *server.Server {
 	hosts := cfg.AllowedHosts
@@ -231,7 +236,7 @@ func newServer(cfg *config.Config, version string, models *host.Host, kept *arch
 	return server.New(server.Config{
 		Version: version, Revision: command.Revision(), Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, OpenMetrics: cfg.OpenMetrics, MetricsAge: metricsAge, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
 		Tracer: tracer, Toolbox: shed.toolbox(), CitationLinks: cfg.CitationLinks, Page: cfg.Page,
 	}, models, log, counters)
 }

@@ -181,8 +181,6 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 				q8Tile5AVX512(w, s, a, nb, bias, y)
 			case 6:
 				q8Tile6AVX512(w, s, a, nb, bias, y)
-			case 7:
-				q8Tile7AVX512(w, s, a, nb, bias, y)
 			}
 		case q5m:
 			switch T {
@@ -198,8 +196,6 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 				q5mTile5AVX512(w, s, a, nb, bias, y)
 			case 6:
 				q5mTile6AVX512(w, s, a, nb, bias, y)
-			case 7:
-				q5mTile7AVX512(w, s, a, nb, bias, y)
 			}
 		case q5k:
 			switch T {
@@ -215,8 +211,6 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 				q5kTile5AVX512(w, s, a, nb, bias, y)
 			case 6:
 				q5kTile6AVX512(w, s, a, nb, bias, y)
-			case 7:
-				q5kTile7AVX512(w, s, a, nb, bias, y)
 			}
 		case q6k:
 			switch T {
@@ -293,6 +287,8 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 		switch f {
 		case mx4:
 			switch T {
+			case 2:
+				mx4Fine2AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				mx4Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 6:
@@ -300,6 +296,8 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q4:
 			switch T {
+			case 2:
+				q4Fine2AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q4Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 6:
@@ -307,6 +305,8 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q4m:
 			switch T {
+			case 2:
+				q4mFine2AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q4mFine4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 6:
@@ -314,6 +314,8 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q4k:
 			switch T {
+			case 2:
+				q4kFine2AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q4kFine4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 6:
@@ -321,6 +323,8 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q8:
 			switch T {
+			case 2:
+				q8Fine2AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q8Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 6:
@@ -328,6 +332,8 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q5m:
 			switch T {
+			case 2:
+				q5mFine2AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q5mFine4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 6:
@@ -335,6 +341,8 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q5k:
 			switch T {
+			case 2:
+				q5kFine2AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q5kFine4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 6:
@@ -346,6 +354,10 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 		switch f {
 		case mx4:
 			switch T {
+			case 2:
+				mx4Pair2AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 3:
+				mx4Pair3AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				mx4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 5:
@@ -355,6 +367,10 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q4:
 			switch T {
+			case 2:
+				q4Pair2AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 3:
+				q4Pair3AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 5:
@@ -364,6 +380,10 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q4m:
 			switch T {
+			case 2:
+				q4mPair2AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 3:
+				q4mPair3AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q4mPair4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 5:
@@ -373,6 +393,10 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q4k:
 			switch T {
+			case 2:
+				q4kPair2AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 3:
+				q4kPair3AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q4kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 5:
@@ -382,6 +406,10 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q8:
 			switch T {
+			case 2:
+				q8Pair2AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 3:
+				q8Pair3AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q8Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 5:
@@ -391,6 +419,10 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q5m:
 			switch T {
+			case 2:
+				q5mPair2AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 3:
+				q5mPair3AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q5mPair4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 5:
@@ -400,6 +432,10 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 			}
 		case q5k:
 			switch T {
+			case 2:
+				q5kPair2AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 3:
+				q5kPair3AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 4:
 				q5kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 5:

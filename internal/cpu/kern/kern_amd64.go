@@ -49,6 +49,16 @@ func mx4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float
 //go:noescape
 func mx4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
+// mx4Pair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
+//
+//go:noescape
+func mx4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// mx4Pair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
+//
+//go:noescape
+func mx4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
 // mx4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
@@ -63,6 +73,11 @@ func mx4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bi
 //
 //go:noescape
 func mx4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// mx4Fine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
+//
+//go:noescape
+func mx4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // mx4Fine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
@@ -139,6 +154,16 @@ func q4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float3
 //go:noescape
 func q4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
+// q4Pair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
+//
+//go:noescape
+func q4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4Pair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
+//
+//go:noescape
+func q4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
 // q4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
@@ -153,6 +178,11 @@ func q4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bia
 //
 //go:noescape
 func q4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4Fine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q4Fine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
@@ -229,6 +259,16 @@ func q4mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float
 //go:noescape
 func q4mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
+// q4mPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
+//
+//go:noescape
+func q4mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4mPair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
+//
+//go:noescape
+func q4mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
 // q4mPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
@@ -243,6 +283,11 @@ func q4mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bi
 //
 //go:noescape
 func q4mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4mFine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q4mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q4mFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
@@ -319,6 +364,16 @@ func q4kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float
 //go:noescape
 func q4kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
+// q4kPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
+//
+//go:noescape
+func q4kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4kPair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
+//
+//go:noescape
+func q4kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
 // q4kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
@@ -333,6 +388,11 @@ func q4kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bi
 //
 //go:noescape
 func q4kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4kFine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q4kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q4kFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
@@ -394,11 +454,6 @@ func q8Tile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q8Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q8Tile7AVX512 multiplies a row group with a tile of 7 rows; see tileGo.
-//
-//go:noescape
-func q8Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-
 // q8OneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -408,6 +463,16 @@ func q8OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float3
 //
 //go:noescape
 func q8OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q8Pair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
+//
+//go:noescape
+func q8Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q8Pair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
+//
+//go:noescape
+func q8Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q8Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -423,6 +488,11 @@ func q8Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bia
 //
 //go:noescape
 func q8Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q8Fine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q8Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q8Fine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
@@ -484,11 +554,6 @@ func q5mTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q5mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q5mTile7AVX512 multiplies a row group with a tile of 7 rows; see tileGo.
-//
-//go:noescape
-func q5mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-
 // q5mOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -498,6 +563,16 @@ func q5mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float
 //
 //go:noescape
 func q5mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q5mPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
+//
+//go:noescape
+func q5mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5mPair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
+//
+//go:noescape
+func q5mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q5mPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -513,6 +588,11 @@ func q5mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bi
 //
 //go:noescape
 func q5mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5mFine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q5mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q5mFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
@@ -574,11 +654,6 @@ func q5kTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q5kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q5kTile7AVX512 multiplies a row group with a tile of 7 rows; see tileGo.
-//
-//go:noescape
-func q5kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-
 // q5kOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -588,6 +663,16 @@ func q5kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float
 //
 //go:noescape
 func q5kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q5kPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
+//
+//go:noescape
+func q5kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5kPair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
+//
+//go:noescape
+func q5kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q5kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -603,6 +688,11 @@ func q5kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bi
 //
 //go:noescape
 func q5kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5kFine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q5kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q5kFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //

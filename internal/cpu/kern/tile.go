@@ -20,15 +20,15 @@ const tileBytes = 44
 const maxTile = 16
 
 // tileRows returns how many of n rows the next tile takes. With AVX-512 there are
-// kernels for 1 to 7 rows, and for 4 to 6 of two row groups at a time; of q6k for 1 to
-// 8, 12 and 16; with AVX2 for 1 to 4.
+// kernels for 1 to 6 rows, for 7 of nibbles, and for 2 to 6 of two row groups at a time; of
+// q6k for 1 to 8, 12 and 16; with AVX2 for 1 to 4.
 func (f family) tileRows(l Level, n int) int {
 	switch {
 	case l == Go:
 		return min(n, maxTile)
 	case l == AVX2:
 		return min(n, 4)
-	case f.pairs(l) && n > maxPair+1: // as even as may be, so that none is small
+	case f.pairs(l) && (n > maxPair+1 || (n > maxPair && !f.nibbles())): // as even as may be, so that none is small
 		tiles := (n + maxPair - 1) / maxPair
 		return (n + tiles - 1) / tiles
 	case n >= 16:
@@ -75,7 +75,7 @@ func (l Level) tile(g group, a []byte, nb, T int, bias *[groupRows]float32, y *[
 }
 
 // The rows of a tile for which there are kernels for two row groups.
-const minPair, maxPair = 4, 6
+const minPair, maxPair = 2, 6
 
 // pairs reports whether a level has kernels for two row groups of a family.
 func (f family) pairs(l Level) bool { return l.wide() && f < q6k }

@@ -199,6 +199,8 @@ func (f family) tileT(isa isa) []int {
 	switch {
 	case isa.size == 32:
 		return []int{1, 2, 3, 4}
+	case f.lut == nil && f.pairs():
+		return []int{1, 2, 3, 4, 5, 6}
 	case f.pairs():
 		return []int{1, 2, 3, 4, 5, 6, 7}
 	}
@@ -206,10 +208,10 @@ func (f family) tileT(isa isa) []int {
 }
 
 // pairT are the rows of the kernels for two row groups.
-var pairT = []int{4, 5, 6}
+var pairT = []int{2, 3, 4, 5, 6}
 
 // fineT are those with as many residuals as rows.
-var fineT = []int{4, 6}
+var fineT = []int{2, 4, 6}
 
 // aheadLines is how many lines of what comes next those kernels fetch with every block.
 const aheadLines = 6
