@@ -83,7 +83,7 @@ var imports = map[string][]string{
 	"sim":                  {"runner"},
 	"engine":               {"draft", "runner", "sched"},
 	"host":                 {"draft", "engine", "chat", "token"},
-	"generate":             {"host", "engine", "sched", "chat", "chat/mask", "grammar", "token", "tools"},
+	"generate":             {"host", "engine", "sched", "chat", "chat/mask", "draft", "grammar", "token", "tools"},
 	"tools":                {},
 	"api":                  {"generate", "host", "engine", "chat", "store", "tools"},
 	"api/chat":             {"api", "generate", "host", "chat", "tools"},

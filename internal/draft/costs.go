@@ -44,7 +44,7 @@ func (c *costs) learn(tokens int, seconds float64) {
 	if size.n > 0 && c.steps-size.last > outdatedWith {
 		size.n = 0
 	}
-	size.scales[size.n%remembered] = seconds / usually(tokens)
+	size.scales[size.n%remembered] = seconds / usually[tokens]
 	size.n, size.last = size.n+1, c.steps
 	sorted := size.scales
 	known := sorted[:min(size.n, remembered)]
@@ -83,7 +83,7 @@ func (c *costs) tabulate() {
 			to = points[above]
 		}
 		for tokens := from; tokens <= to; tokens++ {
-			c.table[tokens] = usually(tokens) * c.between(below, above, tokens)
+			c.table[tokens] = usually[tokens] * c.between(below, above, tokens)
 		}
 		below = above
 	}
@@ -113,12 +113,14 @@ func (c *costs) seconds(tokens int) float64 {
 	return last + slope*float64(tokens-largestStep)
 }
 
-// usually is the usual cost, interpolated.
-func usually(tokens int) float64 {
-	i, found := slices.BinarySearch(points[:], tokens)
-	if found {
-		return usual[i]
+// usually is the usual cost by tokens, interpolated.
+var usually = func() (costs [largestStep + 1]float64) {
+	for i := 1; i < len(points); i++ {
+		below, above := points[i-1], points[i]
+		for tokens := below; tokens <= above; tokens++ {
+			share := float64(tokens-below) / float64(above-below)
+			costs[tokens] = usual[i-1]*(1-share) + usual[i]*share
+		}
 	}
-	share := float64(tokens-points[i-1]) / float64(points[i]-points[i-1])
-	return usual[i-1]*(1-share) + usual[i]*share
-}
+	return costs
+}()

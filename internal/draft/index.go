@@ -54,23 +54,30 @@ func (x *Index) chain(at int) uint64 {
 // alike at the place they are from; 0 = there is no such place. Of several with as many the
 // majority counts, id by id. It takes up to 20 µs.
 func (x *Index) Draft(dst []int32, n int) (ids []int32, match int) {
-	end := len(x.ids)
-	if end <= x.shortest || n <= 0 {
+	if n <= 0 {
 		return dst, 0
 	}
 	var p places
+	x.find(x.ids, &p)
+	return p.follow(dst, x.ids, n, &x.rule, true), p.match
+}
+
+// find looks for the places that end as tail does.
+func (x *Index) find(tail []int32, p *places) {
+	if len(tail) < x.shortest || len(x.last) == 0 {
+		return
+	}
 	compared := 0
-	next := x.last[x.chain(end)]
+	next := x.last[hash(0, tail[len(tail)-x.shortest:])&uint64(len(x.last)-1)]
 	for range mostSteps {
 		if next == 0 || compared == mostPlaces {
-			break
+			return
 		}
 		at := int(next - 1)
 		next = x.earlier[at]
-		if same := alike(x.ids[:at], x.ids, x.longest); same >= x.shortest {
+		if same := alike(x.ids[:at], tail, x.longest); same >= x.shortest {
 			compared++
-			p.offer(place{at, end}, same)
+			p.offer(place{at, len(x.ids)}, same)
 		}
 	}
-	return p.follow(dst, x.ids, n, &x.rule, true), p.match
 }

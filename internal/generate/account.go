@@ -63,7 +63,13 @@ func (j *Job) Tokens() (n int) {
 
 // Usage adds up what the answers took so far. What was cached is known of streams
 // that have ended.
-func (j *Job) Usage() wire.Usage {
+func (j *Job) Usage() (usage wire.Usage) {
+	defer func() {
+		for _, answer := range j.answers {
+			accepted, rejected := answer.predicted.Counts()
+			usage.Details.Accepted, usage.Details.Rejected = usage.Details.Accepted+accepted, usage.Details.Rejected+rejected
+		}
+	}()
 	if j.loop != nil {
 		return j.stepUsage()
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"ossian/internal/chat"
+	"ossian/internal/draft"
 	"ossian/internal/engine"
 	"ossian/internal/sample"
 	"ossian/internal/sched"
@@ -35,11 +36,12 @@ type Answer struct {
 	Steps []Step     // with Builtin: the ids, and what calls gave
 	Tools *tools.Box // with Builtin: what the choice may use, until the job is closed
 
-	turn         *turn   // with Builtin; else nil
-	paused       bool    // a step has ended with calls: ids are not its own before the next begins
-	base         int     // tokens of earlier steps, which the parser does not know
-	size         int64   // bytes of memory: log probabilities, and what the output has booked
-	logprobSum   float64 // of the ids, where log probabilities are known
+	predicted    *draft.Prediction // nil = none
+	turn         *turn             // with Builtin; else nil
+	paused       bool              // a step has ended with calls: ids are not its own before the next begins
+	base         int               // tokens of earlier steps, which the parser does not know
+	size         int64             // bytes of memory: log probabilities, and what the output has booked
+	logprobSum   float64           // of the ids, where log probabilities are known
 	lastID       int32
 	calls        int  // begun
 	custom       bool // the latest call is of a custom tool
@@ -62,7 +64,7 @@ type Answer struct {
 func NewAnswer(g *Generation) *Answer { return g.answer(g.choiceSpec()) }
 
 func (g *Generation) answer(spec *choiceSpec) *Answer {
-	return &Answer{spec: spec, parser: g.Parser(), stops: newStopper(g.Stop)}
+	return &Answer{spec: spec, parser: g.Parser(), stops: newStopper(g.Stop), predicted: draft.NewPrediction(spec.prediction)}
 }
 
 // Push adds the next id.
@@ -71,6 +73,7 @@ func (a *Answer) Push(token *engine.Token) {
 		return
 	}
 	a.Tokens++
+	a.predicted.Push(token.ID)
 	if a.turn != nil {
 		a.turn.sampled(a, token.ID)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"ossian/internal/board"
 	"ossian/internal/chat"
+	"ossian/internal/draft"
 	"ossian/internal/engine"
 	"ossian/internal/host"
 	"ossian/internal/limits"
@@ -30,6 +31,7 @@ type Generation struct {
 	Echo        []string           // of each prompt: text that its choices begin with; nil = none
 	Parser      func() chat.Parser // of a choice
 	Constraint  Constraints        // of a choice: the forms that are asked for; nil = free
+	Prediction  []int32            // what answers are expected to have parts of; nil = nothing is
 
 	HideReasoning  bool
 	OneCall        bool     // the answer ends behind its first call
@@ -69,6 +71,7 @@ type choiceSpec struct {
 	promptTableTop int  // alternatives in it
 	tokensAsIDs    bool // tokens are shown as token_id:N
 	tokenIDs       bool
+	prediction     *draft.Index // nil = none
 	salvaged       func(rule string)
 }
 
@@ -89,6 +92,10 @@ func (g *Generation) choiceSpec() *choiceSpec {
 	}
 	if g.PromptLogprobs != nil {
 		spec.promptTable, spec.promptTableTop = true, alternatives(*g.PromptLogprobs, model)
+	}
+	if len(g.Prediction) > 0 {
+		spec.prediction = draft.NewIndex(draft.DefaultShortest)
+		spec.prediction.Add(g.Prediction...)
 	}
 	return spec
 }
@@ -129,7 +136,7 @@ func (s *Service) request(gen *Generation, spec *choiceSpec) (engine.Request, er
 	lim := s.cfg.Limits()
 	req := engine.Request{Params: s.Params(model, gen.Sampling), MinTokens: spec.minTokens, Tenant: gen.Tenant,
 		Priority: int(gen.Priority), Salt: s.salt(gen.Tenant, gen.CacheSalt), Allowed: allowed, Constraint: constraint,
-		Deadline: gen.Received.Add(lim.Time(limits.RequestTime)), StartBy: gen.Received.Add(lim.Time(limits.QueueWait))}
+		Deadline: gen.Received.Add(lim.Time(limits.RequestTime)), StartBy: gen.Received.Add(lim.Time(limits.QueueWait)), Prediction: gen.Prediction}
 	if !gen.IgnoreEOS {
 		req.Stops = model.Stops
 	}

@@ -58,6 +58,8 @@ func (r *ChatRequest) Field(in *Reader, key string) bool {
 		r.TemplateArgs = in.rawObject()
 	case "web_search_options":
 		r.WebSearch = in.rawObject()
+	case "prediction":
+		r.Prediction = in.prediction()
 	default:
 		return r.Sampling.Field(in, key)
 	}

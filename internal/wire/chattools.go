@@ -7,7 +7,7 @@ import (
 	"ossian/internal/limits"
 )
 
-// What chats ask for of tools that the server runs, and tell of them.
+// What chats ask for of tools that the server runs, and tell of them; and what they expect of answers.
 
 // TakeServed takes the tools that the server is asked to run out of Tools and returns them, those
 // that other fields ask for among them; nil = the request says nothing of tools at all. The error
@@ -80,4 +80,26 @@ func (e *ToolEvent) append(dst []byte) []byte {
 		}
 	}
 	return append(dst, '}')
+}
+
+// prediction reads what an answer is expected to have parts of.
+func (in *Reader) prediction() *Prediction {
+	expected := new(Prediction)
+	in.Object(func(key string) bool {
+		switch key {
+		case "type":
+			if expected.Type = in.Text(); expected.Type != "content" {
+				in.Invalid("content expected, found %.40q", expected.Type)
+			}
+		case "content":
+			expected.Content = new(Message).ReadContent(in)
+		default:
+			return false
+		}
+		return true
+	})
+	if expected.Content == nil && in.err == nil {
+		in.Missing("content")
+	}
+	return expected
 }

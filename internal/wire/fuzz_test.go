@@ -34,6 +34,7 @@ func FuzzDecode(f *testing.F) {
 	for _, s := range []string{``, `{}`, withUser(``), withUser(`"tools":[{"type":"function","function":{"name":"f","parameters":{"a":[1,{}]}}},{"type":"mcp"}],"tool_choice":"auto"`),
 		`{"messages":[{"role":"assistant","content":[{"type":"refusal","refusal":"x"}],"tool_calls":[{"id":"a","function":{"name":"f","arguments":{}}}],"reasoning_details":[{"text":"a"}]}]}`,
 		withUser(`"functions":[{"name":"f"}],"function_call":{"name":"f"},"logit_bias":{"1":2},"metadata":{"a":"b"},"stop":["a"]`),
+		withUser(`"prediction":{"type":"content","content":[{"type":"text","text":"x"}]}`),
 		withUser(`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}},"response_format":{"type":"structural_tag","triggers":[1]}`),
 		withUser(`"guided_json":"{}","guided_choice":["a"],"stream_options":{"x":1},"reasoning":{"enabled":false},"seed":1e3`),
 		withUser(`"functions":[{"name":"f"}],"tools":[{"type":"custom","custom":{"name":"a.b","format":{"type":"grammar","grammar":{"syntax":"lark","definition":"start: A"}}}}],"tool_choice":{"type":"custom","custom":{"name":"a.b"}}`),

@@ -108,10 +108,18 @@ type ChatRequest struct {
 	Reasoning           *Reasoning      `json:"reasoning,omitempty"`
 	TemplateArgs        json.RawMessage `json:"chat_template_kwargs,omitempty"` // an object
 	WebSearch           json.RawMessage `json:"web_search_options,omitempty"`   // an object: offer the browser tool
+	Prediction          *Prediction     `json:"prediction,omitempty"`           // changes no answer, only how soon it comes
 
 	Legacy  bool     `json:"-"` // tools came as functions: a call is to come as function_call
 	Ignored []string `json:"-"` // unknown members of the request, for x-ossian-ignored
 	fields  chatFields
+}
+
+// A Prediction is text that the answer is expected to have large parts of, such as a file before it
+// is edited.
+type Prediction struct {
+	Type    string  `json:"type"` // content
+	Content Content `json:"content"`
 }
 
 // Reasoning is OpenRouter's way to ask for reasoning.

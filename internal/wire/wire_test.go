@@ -137,7 +137,7 @@ func TestFields(t *testing.T) {
 "metadata":{"k":"v"},"user":"u","service_tier":"auto","max_completion_tokens":9,"max_tokens":8,"logprobs":true,"top_logprobs":3,
 "add_generation_prompt":false,"continue_final_message":true,"tools":[{"type":"web_search"}],"tool_choice":"auto","parallel_tool_calls":false,
 "reasoning_effort":"high","include_reasoning":false,"thinking_token_budget":5,"reasoning":{"effort":"low","exclude":true,"enabled":true,"max_tokens":4},
-"chat_template_kwargs":{"z":1,"a":2},"web_search_options":{}}`
+"chat_template_kwargs":{"z":1,"a":2},"web_search_options":{},"prediction":{"type":"content","content":"p"}}`
 	text := strings.Replace(body, `["x"]`, `[{"type":"text","text":"x"},{"type":"text","text":"y"}]`, 1)
 	r, err := DecodeChat([]byte(text), limits.Defaults())
 	if err != nil {

@@ -222,6 +222,10 @@ func generation(req *wire.ChatRequest, model *host.Model, known *chat.Conversati
 	if last := req.Messages[len(req.Messages)-1]; req.Echo && last.Role == "assistant" {
 		gen.Echo = []string{strings.Join(last.Content, "\n")}
 	}
+	if req.Prediction != nil { // no answer can have more of it
+		gen.Prediction = model.Tokenizer.Encode(nil, strings.Join(req.Prediction.Content, ""))
+		gen.Prediction = gen.Prediction[:min(len(gen.Prediction), model.Engine.Capacity())]
+	}
 	for i := range req.Tools {
 		if req.Tools[i].Type == "custom" {
 			gen.CustomTools = append(gen.CustomTools, req.Tools[i].Name)
