@@ -31,8 +31,8 @@ type Config struct {
 	Allowed       []uint64      // ids that may be sampled, one bit each; nil = all
 	NoPrefixCache bool
 	ChunkLimit    int             // tokens of a prompt per step; 0 = what the step has room for
-	Guesses       *draft.Settings // what steps guess, if the runner takes guesses; nil = nothing
 	Waiting       int             // sequences that wait at most; 0 = 1024
+	Guesses       *draft.Settings // what steps guess, if the runner takes guesses; nil = nothing
 	Log           *slog.Logger    // for faults of the engine
 }
 

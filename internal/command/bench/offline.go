@@ -202,7 +202,7 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, checkpoint
 		fmt.Fprintln(status, choice.Line())
 	}
 	env.Device, env.Threads = first.Info().Name, choice.Threads
-	rigCfg := offline.Config{Runner: first, Tokenizer: checkpoint.Tokenizer, Allowed: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Guesses: cfg.Speculation, Waiting: need.waiting,
+	rigCfg := offline.Config{Runner: first, Tokenizer: checkpoint.Tokenizer, Allowed: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Waiting: need.waiting, Guesses: cfg.Speculation,
 		Log: slog.New(slog.NewTextHandler(status, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if o.ids {
 		rigCfg.Tokenizer = nil
