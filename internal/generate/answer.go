@@ -6,6 +6,7 @@ import (
 	"ossian/internal/chat"
 	"ossian/internal/draft"
 	"ossian/internal/engine"
+	"ossian/internal/generate/stops"
 	"ossian/internal/sample"
 	"ossian/internal/sched"
 	"ossian/internal/tools"
@@ -20,7 +21,7 @@ import (
 type Answer struct {
 	spec   *choiceSpec
 	parser chat.Parser
-	stops  stopper
+	stops  stops.Finder
 	begun  bool // has what precedes its first token
 
 	// What outputs read. They empty Deltas with Taken, and NewIDs, as they take them.
@@ -64,7 +65,7 @@ type Answer struct {
 func NewAnswer(g *Generation) *Answer { return g.answer(g.choiceSpec()) }
 
 func (g *Generation) answer(spec *choiceSpec) *Answer {
-	return &Answer{spec: spec, parser: g.Parser(), stops: newStopper(g.Stop), predicted: draft.NewPrediction(spec.prediction)}
+	return &Answer{spec: spec, parser: g.Parser(), stops: stops.New(g.Stop), predicted: draft.NewPrediction(spec.prediction)}
 }
 
 // Push adds the next id.
@@ -260,7 +261,7 @@ func (a *Answer) bound(event *chat.Event) {
 	switch {
 	case event.Kind == chat.End:
 		a.release(len(a.held))
-		a.stops.reset()
+		a.stops.Reset()
 		if a.turn != nil {
 			a.turn.cites.end(a)
 		}

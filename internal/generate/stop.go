@@ -9,77 +9,9 @@ import (
 	"ossian/internal/wire"
 )
 
-// Stop strings: a stopper finds them in the text of an answer as it comes, byte by byte.
+// Stop strings: package stops finds them in the text of an answer as it comes, byte by byte.
 // Text that may be the beginning of one is held back, as pieces, one for each token;
 // released, it becomes deltas. Where a stop string was found, what is held is cut there.
-
-// A stopper finds the first place in a text where one of some strings ends, the
-// longest if several end there. It reads byte by byte, so that the answer does not
-// depend on how the text arrives (Knuth, Morris and Pratt 1977).
-type stopper []pattern
-
-type pattern struct {
-	text string
-	fail []uint16 // [n]: length of the longest proper prefix of text[:n+1] that also ends it
-	n    int      // bytes of text that the last bytes read are equal to: the state
-}
-
-func newStopper(texts []string) stopper {
-	var all stopper
-	for _, text := range texts {
-		fail := make([]uint16, len(text))
-		for i, k := 1, 0; i < len(text); i++ {
-			for k > 0 && text[i] != text[k] {
-				k = int(fail[k-1])
-			}
-			if text[i] == text[k] {
-				k++
-			}
-			fail[i] = uint16(k)
-		}
-		all = append(all, pattern{text: text, fail: fail})
-	}
-	return all
-}
-
-// push reads a byte and returns the longest string that ends with it, "" for none.
-func (s stopper) push(next byte) (found string) {
-	for i := range s {
-		one := &s[i]
-		if one.n == len(one.text) { // found before, and ignored
-			one.n = int(one.fail[one.n-1])
-		}
-		for one.n > 0 && one.text[one.n] != next {
-			one.n = int(one.fail[one.n-1])
-		}
-		if one.text[one.n] == next {
-			one.n++
-		}
-		if one.n == len(one.text) && one.n > len(found) {
-			found = one.text
-		}
-	}
-	return found
-}
-
-// reset forgets what was read.
-func (s stopper) reset() {
-	for i := range s {
-		s[i].n = 0
-	}
-}
-
-// held returns how many of the last bytes may be the beginning of a string.
-func (s stopper) held() (most int) {
-	for i := range s {
-		if one := &s[i]; one.n < len(one.text) {
-			most = max(most, one.n)
-		} else {
-			most = max(most, int(one.fail[one.n-1]))
-		}
-	}
-	return most
-}
 
 // A piece is what one token adds to the visible text. Of the tokens of one
 // character the last has the text; the bytes are those of the token.
@@ -139,7 +71,7 @@ func (a *Answer) visible(event *chat.Event) {
 // part of a stop string: whole characters at a time, as the bytes of one that is not
 // complete may be cut off.
 func (a *Answer) settled(bytes int) (pieces int) {
-	needed := a.stops.held()
+	needed := a.stops.Held()
 	for i := range a.held {
 		part := &a.held[i]
 		if bytes -= len(part.text); bytes < needed {
@@ -156,7 +88,7 @@ func (a *Answer) settled(bytes int) (pieces int) {
 // find returns the stop string that ends first in text and where.
 func (a *Answer) find(text string) (found string, at int) {
 	for i := range len(text) {
-		if found := a.stops.push(text[i]); found != "" && a.Tokens > a.spec.minTokens {
+		if found := a.stops.Push(text[i]); found != "" && a.Tokens > a.spec.minTokens {
 			return found, i + 1
 		}
 	}

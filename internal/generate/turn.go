@@ -262,7 +262,7 @@ func (a *Answer) step(parser chat.Parser) {
 	t.calls, t.open, t.function, t.pending, t.fresh, t.in = nil, nil, false, false, true, t.held
 	t.reasoning.Reset()
 	t.text.Reset()
-	a.stops.reset()
+	a.stops.Reset()
 	a.paused, a.turnOver, a.parserClosed = false, false, false
 	a.parser, a.base = parser, a.Tokens
 	a.Steps = append(a.Steps, Step{})
