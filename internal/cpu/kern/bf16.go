@@ -60,17 +60,22 @@ func (l Level) bf16Rows(n int) int {
 func (l Level) roundBF16(tile []byte, T, t int, x []float32) {
 	size := l.BF16Bytes(bf16Block)
 	_ = tile[:T*l.BF16Bytes(len(x))]
-	var half [bf16Block]uint16
-	for b := range len(x) / bf16Block {
-		ToBF16(l, half[:], x[b*bf16Block:][:bf16Block])
-		to := unsafe.Pointer(&tile[(b*T+t)*size])
-		if l.pairs() {
-			*(*[bf16Block]uint16)(to) = half
-			continue
+	var halves [16][bf16Block]uint16 // some blocks at a time, for a call costs as much as a block
+	for b := 0; b*bf16Block < len(x); {
+		count := min(len(x)/bf16Block-b, len(halves))
+		flat := unsafe.Slice(&halves[0][0], count*bf16Block)
+		ToBF16(l, flat, x[b*bf16Block:][:len(flat)])
+		for i := range count {
+			to, half := unsafe.Pointer(&tile[((b+i)*T+t)*size]), &halves[i]
+			if l.pairs() {
+				*(*[bf16Block]uint16)(to) = *half
+				continue
+			}
+			for k, v := range half {
+				(*[bf16Block]float32)(to)[k] = tensor.BF16ToFloat(v)
+			}
 		}
-		for k, v := range half {
-			(*[bf16Block]float32)(to)[k] = tensor.BF16ToFloat(v)
-		}
+		b += count
 	}
 }
 
