@@ -97,6 +97,12 @@ generate:
 cuda:
 	./_tools/cuda/build.sh -d $(MODELS)/cuda --check
 
+# What differs on arm64, on emulated processors: Debian's qemu-user, which it installs where it
+# runs as root.
+.PHONY: arm64
+arm64:
+	./_tools/arm64.sh
+
 # What is sent to other programs, held to decoders that others have written: a module of its own.
 interop:
 	cd internal/_interop && $(GO) vet ./... && $(GO) test ./...

@@ -76,6 +76,7 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 			case 4:
 				mx4Tile4I8MM(w, s, a, nb, bias, y)
 			}
+			return
 		case q4:
 			switch T {
 			case 2:
@@ -85,6 +86,7 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 			case 4:
 				q4Tile4I8MM(w, s, a, nb, bias, y)
 			}
+			return
 		case q4m:
 			switch T {
 			case 2:
@@ -94,6 +96,7 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 			case 4:
 				q4mTile4I8MM(w, s, a, nb, bias, y)
 			}
+			return
 		case q4k:
 			switch T {
 			case 2:
@@ -103,6 +106,7 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 			case 4:
 				q4kTile4I8MM(w, s, a, nb, bias, y)
 			}
+			return
 		case q8:
 			switch T {
 			case 2:
@@ -112,36 +116,10 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 			case 4:
 				q8Tile4I8MM(w, s, a, nb, bias, y)
 			}
-		case q5m:
-			switch T {
-			case 2:
-				q5mTile2I8MM(w, s, a, nb, bias, y)
-			case 3:
-				q5mTile3I8MM(w, s, a, nb, bias, y)
-			case 4:
-				q5mTile4I8MM(w, s, a, nb, bias, y)
-			}
-		case q5k:
-			switch T {
-			case 2:
-				q5kTile2I8MM(w, s, a, nb, bias, y)
-			case 3:
-				q5kTile3I8MM(w, s, a, nb, bias, y)
-			case 4:
-				q5kTile4I8MM(w, s, a, nb, bias, y)
-			}
-		case q6k:
-			switch T {
-			case 2:
-				q6kTile2I8MM(w, s, a, nb, bias, y)
-			case 3:
-				q6kTile3I8MM(w, s, a, nb, bias, y)
-			case 4:
-				q6kTile4I8MM(w, s, a, nb, bias, y)
-			}
+			return
 		}
 	}
-	if l == DotProd || l == I8MM && T == 1 {
+	if l != NEON {
 		switch f {
 		case mx4:
 			switch T {

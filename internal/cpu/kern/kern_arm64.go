@@ -259,21 +259,6 @@ func q5mTile3DotProd(w, s, a *byte, nb int, bias, y *float32)
 //go:noescape
 func q5mTile4DotProd(w, s, a *byte, nb int, bias, y *float32)
 
-// q5mTile2I8MM multiplies a row group with a tile of 2 rows; see tileGo.
-//
-//go:noescape
-func q5mTile2I8MM(w, s, a *byte, nb int, bias, y *float32)
-
-// q5mTile3I8MM multiplies a row group with a tile of 3 rows; see tileGo.
-//
-//go:noescape
-func q5mTile3I8MM(w, s, a *byte, nb int, bias, y *float32)
-
-// q5mTile4I8MM multiplies a row group with a tile of 4 rows; see tileGo.
-//
-//go:noescape
-func q5mTile4I8MM(w, s, a *byte, nb int, bias, y *float32)
-
 // q5kTile1NEON multiplies a row group with a tile of 1 rows; see tileGo.
 //
 //go:noescape
@@ -304,21 +289,6 @@ func q5kTile3DotProd(w, s, a *byte, nb int, bias, y *float32)
 //go:noescape
 func q5kTile4DotProd(w, s, a *byte, nb int, bias, y *float32)
 
-// q5kTile2I8MM multiplies a row group with a tile of 2 rows; see tileGo.
-//
-//go:noescape
-func q5kTile2I8MM(w, s, a *byte, nb int, bias, y *float32)
-
-// q5kTile3I8MM multiplies a row group with a tile of 3 rows; see tileGo.
-//
-//go:noescape
-func q5kTile3I8MM(w, s, a *byte, nb int, bias, y *float32)
-
-// q5kTile4I8MM multiplies a row group with a tile of 4 rows; see tileGo.
-//
-//go:noescape
-func q5kTile4I8MM(w, s, a *byte, nb int, bias, y *float32)
-
 // q6kTile1NEON multiplies a row group with a tile of 1 rows; see tileGo.
 //
 //go:noescape
@@ -348,21 +318,6 @@ func q6kTile3DotProd(w, s, a *byte, nb int, bias, y *float32)
 //
 //go:noescape
 func q6kTile4DotProd(w, s, a *byte, nb int, bias, y *float32)
-
-// q6kTile2I8MM multiplies a row group with a tile of 2 rows; see tileGo.
-//
-//go:noescape
-func q6kTile2I8MM(w, s, a *byte, nb int, bias, y *float32)
-
-// q6kTile3I8MM multiplies a row group with a tile of 3 rows; see tileGo.
-//
-//go:noescape
-func q6kTile3I8MM(w, s, a *byte, nb int, bias, y *float32)
-
-// q6kTile4I8MM multiplies a row group with a tile of 4 rows; see tileGo.
-//
-//go:noescape
-func q6kTile4I8MM(w, s, a *byte, nb int, bias, y *float32)
 
 // dotsBF161 multiplies 2 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //

@@ -115,7 +115,7 @@ func instructions(s *seen) (verdict, bool) {
 	if !known || !alone {
 		return verdict{}, true
 	}
-	order := []string{"go", "avx2", "avx512", "amx"}
+	order := []string{"go", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"}
 	out := verdict{state: On, evidence: s.evidence("isa", "isa_auto")}
 	if strings.Contains(best.value, " or ") { // a start would measure which
 		out.state = Unknown

@@ -10,18 +10,25 @@ import (
 func dispatchers() []byte {
 	var b bytes.Buffer
 	b.WriteString("\nfunc tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float32) {\n")
-	// With one row there is nothing to pair: dot products, the machine has them too.
+	// With one row there is nothing to pair, and not every family gains by it: dot products, the
+	// machine has them too.
 	for _, level := range []struct {
 		condition string
 		isa       isa
-	}{{"l == NEON", neon}, {"l == I8MM && T > 1", i8mm}, {"l == DotProd || l == I8MM && T == 1", dotprod}} {
+	}{{"l == NEON", neon}, {"l == I8MM && T > 1", i8mm}, {"l != NEON", dotprod}} {
 		fmt.Fprintf(&b, "if %s {\nswitch f {\n", level.condition)
 		for _, f := range families {
+			if level.isa.name == i8mm.name && !f.paired() {
+				continue
+			}
 			fmt.Fprintf(&b, "case %s:\nswitch T {\n", f.name)
 			for _, T := range level.isa.rows {
 				fmt.Fprintf(&b, "case %d:\n%sTile%d%s(w, s, a, nb, bias, y)\n", T, f.name, T, level.isa.name)
 			}
 			b.WriteString("}\n")
+			if level.isa.name == i8mm.name {
+				b.WriteString("return\n")
+			}
 		}
 		b.WriteString("}\n}\n")
 	}

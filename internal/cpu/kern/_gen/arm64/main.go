@@ -22,7 +22,14 @@ func main() {
 	out := flag.String("out", "", "where to write the assembly")
 	stubs := flag.String("stubs", "", "where to write its declarations in Go")
 	dispatch := flag.String("dispatch", "", "where to write the Go file that chooses among the kernels")
+	amd64 := flag.String("count", "", "kernels for amd64 to compare the number of instructions with, on standard output; nothing else is written")
 	flag.Parse()
+	if *amd64 != "" {
+		if err := report(os.Stdout, *amd64); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	a := kernels()
 	if err := os.WriteFile(*out, a.text(), 0o644); err != nil {
 		log.Fatal(err)
@@ -48,7 +55,9 @@ func kernels() *assembler {
 			}
 		}
 		for _, T := range i8mm.rows {
-			a.pairTile(f, T)
+			if f.paired() {
+				a.pairTile(f, T)
+			}
 		}
 	}
 	for T := 1; T <= dotT; T++ {

@@ -6,7 +6,7 @@ package main
 type pairs struct {
 	tile
 	count int // of pairs of activation rows
-	// For each pair, the elements 8g to 8g+7 of both rows; of q6k those of a half only.
+	// For each pair, the elements 8g to 8g+7 of both rows.
 	acts [4][]vec
 	// For each quad, for each two of its rows, for each pair.
 	acc [4][2][]vec
@@ -33,12 +33,6 @@ func (a *assembler) pairTile(f family, T int) {
 // block multiplies a block of 32 elements.
 func (k *pairs) block() {
 	k.prefetches()
-	if k.f.kind == k6 {
-		for q := range k.acc {
-			k.quad6(q)
-		}
-		return
-	}
 	k.loadActs(0)
 	k.loadActs(1)
 	step := 1 // quads at a time
@@ -46,7 +40,7 @@ func (k *pairs) block() {
 		step = 2
 	}
 	for first := 0; first < len(k.acc); first += step {
-		sums := k.sums(first, step, 0, k.f.words(), 36)
+		sums := k.sums(first, step)
 		for i := range sums {
 			k.use(first+i, sums[i])
 		}
@@ -83,17 +77,16 @@ func (k *pairs) freeActs(h int) {
 	}
 }
 
-// sums returns the integer sums of the words from..to-1 of n quads, by two of their rows and
-// pair.
-func (k *pairs) sums(first, n, from, to, offset int) [][2][]vec {
+// sums returns the integer sums of n quads, by two of their rows and pair.
+func (k *pairs) sums(first, n int) [][2][]vec {
 	sums := make([][2][]vec, n)
 	for i := range sums {
 		for r := range sums[i] {
 			sums[i][r] = k.take(k.count)
 		}
-		k.start(sums[i], offset)
+		k.start(sums[i])
 	}
-	for z := from; z < to; z += 2 {
+	for z := 0; z < k.f.words(); z += 2 {
 		for i := range sums {
 			k.words(first+i, z, sums[i])
 		}
@@ -102,14 +95,14 @@ func (k *pairs) sums(first, n, from, to, offset int) [][2][]vec {
 }
 
 // start gives sums the values they start from.
-func (k *pairs) start(sums [2][]vec, offset int) {
+func (k *pairs) start(sums [2][]vec) {
 	for p := range k.count {
 		if k.f.minima() {
 			k.zero(sums[0][p])
 			k.zero(sums[1][p])
 			continue
 		}
-		k.pair(sums[0][p], p, offset)
+		k.pair(sums[0][p], p, 36)
 		k.move(sums[1][p], sums[0][p])
 	}
 }
@@ -154,38 +147,6 @@ func (k *pairs) times(sums []vec, w vec, g int) {
 	for p, sum := range sums {
 		k.op("usmmla", sum, w, k.acts[g][p])
 	}
-}
-
-// quad6 multiplies a quad of q6k; see tile.quad6.
-func (k *pairs) quad6(q int) {
-	var total [2][]vec
-	for h := range 2 {
-		k.loadActs(h)
-		sums := k.sums(q, 1, 4*h, 4*h+4, 36+4*h)[0]
-		k.freeActs(h)
-		scale := k.vec()
-		k.scale6(scale, q, h)
-		high := k.vec()
-		k.zip2("S4", high, scale, scale)
-		k.zip1("S4", scale, scale, scale)
-		for r, s := range []vec{scale, high} {
-			for p, sum := range sums[r] {
-				if h == 0 {
-					k.op("mul", sum, sum, s)
-				} else {
-					k.op("mla", total[r][p], sum, s)
-				}
-			}
-		}
-		k.free(scale, high)
-		if h == 0 {
-			total = sums
-		} else {
-			k.free(sums[0]...)
-			k.free(sums[1]...)
-		}
-	}
-	k.use(q, total)
 }
 
 // use adds the integer sums of a quad to acc, as tileGo does, and frees their registers.

@@ -44,6 +44,10 @@ func (f family) scaleBytes() int { return [...]int{16, 32, 64, 32, 32}[f.kind] }
 func (f family) headBytes() int  { return [...]int{0, 0, 0, 64, 32}[f.kind] }
 func (f family) minima() bool    { return f.kind == halfMin || f.kind == k45 }
 
+// paired reports whether two rows by two take fewer instructions than dot products: not with
+// quants of bytes whose zero, minima and scales leave little to the products.
+func (f family) paired() bool { return f.nibbles || f.kind == half }
+
 // words is how many 16-byte words of quants a block of four rows has.
 func (f family) words() int { return f.quantBytes() / 64 }
 
