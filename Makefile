@@ -88,6 +88,7 @@ vuln:
 # The generators must reproduce the committed assembly, and the committed page, byte for byte.
 generate:
 	./_tools/generate.sh --check
+	cd internal/cpu/kern/_gen && $(GO) vet ./... && $(GO) test ./...
 	./_tools/web/build.sh --check
 
 # The pinned compilers must reproduce the committed PTX of internal/cuda/kernels byte for byte.

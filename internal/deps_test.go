@@ -625,7 +625,7 @@ func conjunction(e ast.Expr) bool {
 }
 
 // variant ends the name of a file that belongs to a platform.
-var variant = regexp.MustCompile(`_(linux|nonlinux|unix|darwin|windows|amd64|other)$`)
+var variant = regexp.MustCompile(`(_(linux|nonlinux|unix|darwin|windows|amd64|arm64|other))+$`)
 
 // ARCHITECTURE.md says of every file what it decides, so that a newcomer's first guess is right.
 func TestFileMap(t *testing.T) {

@@ -38,7 +38,13 @@ type process struct {
 // serveProcess starts a server and returns when its port is open.
 func serveProcess(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: commandtest.Program(t, append([]string{"serve", "--port", "0"}, args...)...), t: t, ended: make(chan struct{})}
+	return startProcess(t, commandtest.Program(t, append([]string{"serve", "--port", "0"}, args...)...))
+}
+
+// startProcess starts a server as c and waits until it listens.
+func startProcess(t *testing.T, c *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: c, t: t, ended: make(chan struct{})}
 	p.Stderr = &p.log
 	p.began = time.Now()
 	if err := p.Start(); err != nil {

@@ -54,6 +54,7 @@ type Settings struct {
 	MaxBatchTokens int           // new tokens per step; 0 = 512
 	ChunkLimit     int           // of them of one prompt; 0 = as many as the step has room for
 	StepTime       time.Duration // that a step may take while replies are written; 0 = any
+	CrowdTime      time.Duration // the same while two requests or more wait for their first token; less than StepTime = as StepTime
 	KVBlocks       int           // KV blocks of each group; 0 = what MaxNumSeqs × MaxModelLen needs or what fits
 	KVMemory       int64         // bytes that keys and values take at most; 0 = what the memory plan leaves
 	KVCacheDType   string        // auto, bf16, f32, fp8

@@ -29,7 +29,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Settings{Resident: 1, Host: "127.0.0.1", Port: 8000, Page: true, Device: "auto", PresetUsers: 8, KVCacheDType: "auto", Weights: "auto", Packed: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
-		CheckpointSampler: true, DrainTimeout: 30 * time.Second, StepTime: 500 * time.Millisecond, BrowserBackend: "youcom", MetricsPrefix: "vllm", LogLevel: "info", LogFormat: "auto", AccessLog: true, Limits: limits.Defaults()}
+		CheckpointSampler: true, DrainTimeout: 30 * time.Second, StepTime: 500 * time.Millisecond, CrowdTime: 750 * time.Millisecond, BrowserBackend: "youcom", MetricsPrefix: "vllm", LogLevel: "info", LogFormat: "auto", AccessLog: true, Limits: limits.Defaults()}
 	if !reflect.DeepEqual(c.Settings, want) {
 		t.Errorf("got  %+v\nwant %+v", c.Settings, want)
 	}
@@ -116,6 +116,7 @@ func TestArguments(t *testing.T) {
 		{name: "underscores", args: "--max_model_len 8k", is: func(c *Config) bool { return c.MaxModelLen == 8000 }},
 		{name: "binary size", args: "--max-model-len 8K", is: func(c *Config) bool { return c.MaxModelLen == 8192 }},
 		{name: "binary millions", args: "--max-model-len 1M", is: func(c *Config) bool { return c.MaxModelLen == 1<<20 }},
+		{name: "crowded step time", args: "--max-crowded-step-time 2", is: func(c *Config) bool { return c.CrowdTime == 2*time.Second }},
 		{name: "step time", args: "--max-step-time 0", is: func(c *Config) bool { return c.StepTime == 0 }},
 		{name: "chunks", args: "--long_prefill_token_threshold 2k", is: func(c *Config) bool { return c.ChunkLimit == 2000 }},
 		{name: "fraction", args: "--max-model-len 25.6k", is: func(c *Config) bool { return c.MaxModelLen == 25600 }},

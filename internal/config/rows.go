@@ -117,6 +117,8 @@ func stepRows() []row {
 			set: func(s *Settings, p parsed) error { s.ChunkLimit = p.n; return nil }},
 		{name: "max-step-time", kind: duration, def: one("500ms"), max: day, help: "how long a step may take while replies are written: prompts beside them get chunks that fit; 0 = any", why: "running replies never stall for seconds",
 			set: func(s *Settings, p parsed) error { s.StepTime = p.d; return nil }},
+		{name: "max-crowded-step-time", kind: duration, def: one("750ms"), max: day, help: "the same while two requests or more wait for their first token, where that is longer", why: "many first tokens come earlier, replies never stall for a second",
+			set: func(s *Settings, p parsed) error { s.CrowdTime = p.d; return nil }},
 		{name: "num-gpu-blocks-override", kind: integer, def: one("0"), max: anyCount, help: "blocks of KV memory; 0 = from the memory plan", why: "from the memory plan",
 			set: func(s *Settings, p parsed) error { s.KVBlocks = p.n; return nil }},
 		{name: "kv-cache-memory-bytes", kind: integer, def: one("0"), max: 1 << 50, help: "bytes that keys and values take at most, those kept as prefix cache included; 0 = what the memory plan leaves", why: "what the memory plan leaves",

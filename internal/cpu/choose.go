@@ -120,7 +120,7 @@ func (d *Device) choose(ctx context.Context, limit time.Duration) Choice {
 // first that are used already.
 func (d *Device) open() (levels []kern.Level, counts []int) {
 	levels = []kern.Level{d.opt.Level}
-	if d.cfg.ISA == "" && d.opt.Level > kern.AVX2 {
+	if d.cfg.ISA == "" && d.opt.Level > kern.AVX2 && kern.AVX2.Available() {
 		levels = append(levels, kern.AVX2)
 	}
 	counts = []int{d.cfg.Threads}

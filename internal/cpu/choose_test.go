@@ -16,9 +16,11 @@ import (
 // TestSameOnVectorLevels: which vector instructions compute, and how many threads, is not
 // seen in a single bit of the logits, so that either may be chosen by speed.
 func TestSameOnVectorLevels(t *testing.T) {
-	if kern.Detect() < kern.AVX512 {
+	levels := kern.Levels()
+	if len(levels) < 3 {
 		t.Skip("this machine or build has no two vector levels")
 	}
+	first, best := levels[1].String(), levels[len(levels)-1].String()
 	for family, o := range tiny() {
 		s, params := tinyModel(family, o)
 		ids := make([]int32, 290) // past the windows and a split
@@ -28,8 +30,8 @@ func TestSameOnVectorLevels(t *testing.T) {
 		for _, kv := range []tensor.DType{tensor.BF16, tensor.F32, tensor.F8_E4M3} {
 			for _, exact := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%v/exact=%v", family, kv, exact), func(t *testing.T) {
-					want := logitsOf(t, s, params, Config{Threads: 1, ISA: "avx512", KV: kv, Exact: exact}, ids, 29, func(*Device) {})
-					got := logitsOf(t, s, params, Config{Threads: 3, ISA: "avx2", KV: kv, Exact: exact}, ids, 29, func(*Device) {})
+					want := logitsOf(t, s, params, Config{Threads: 1, ISA: best, KV: kv, Exact: exact}, ids, 29, func(*Device) {})
+					got := logitsOf(t, s, params, Config{Threads: 3, ISA: first, KV: kv, Exact: exact}, ids, 29, func(*Device) {})
 					for pos := range want {
 						if !slices.Equal(got[pos], want[pos]) {
 							t.Fatalf("the logits of position %d differ", pos)
@@ -162,8 +164,8 @@ func TestChoiceString(t *testing.T) {
 // there; it computes the same afterwards.
 func TestChoose(t *testing.T) {
 	s, params := modeltest.Tiny("qwen3", modeltest.Options{Matrix: tensor.Q8_0})
-	vectors := 1 // levels to choose among: the best and, if that is another, AVX2
-	if kern.Detect() > kern.AVX2 {
+	vectors := 1 // levels to choose among: the best and, of amd64, if that is another, AVX2
+	if kern.AVX512.Available() {
 		vectors = 2
 	}
 	for _, c := range []struct {

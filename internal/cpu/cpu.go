@@ -16,6 +16,7 @@ package cpu
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"ossian/internal/cpu/kern"
 	"ossian/internal/model"
@@ -25,7 +26,7 @@ import (
 // Config is how a device uses the machine. The zero value is the fastest.
 type Config struct {
 	Threads int          // workers, the goroutine that launches included; 0 = as many as the process may run
-	ISA     string       // instruction set: "go", "avx2", "avx512", "amx"; "" = the best that the machine has
+	ISA     string       // instruction set: "go", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"; "" = the best that the machine has
 	Fewer   []int        // smaller numbers of threads that Choose may find faster
 	KV      tensor.DType // type of cached keys and values: BF16, F32 or F8_E4M3; Invalid = BF16
 	// Bits of the activations that meet quantised weights: 8; 16, which costs twice
@@ -46,12 +47,12 @@ type Config struct {
 func (c Config) resolve() (Config, kern.Options, error) {
 	opt := kern.Options{Level: kern.Detect(), Exact: c.Exact}
 	if c.ISA != "" {
-		best := opt.Level
-		for opt.Level = kern.Go; opt.Level.String() != c.ISA; opt.Level++ {
-			if opt.Level == best {
-				return c, opt, fmt.Errorf("cpu: instruction set %q (OSSIAN_ISA): this machine and build have up to %v (go, avx2, avx512, amx exist)", c.ISA, best)
-			}
+		levels := kern.Levels()
+		at := slices.IndexFunc(levels, func(level kern.Level) bool { return level.String() == c.ISA })
+		if at < 0 {
+			return c, opt, fmt.Errorf("cpu: instruction set %q (OSSIAN_ISA): this machine and build have %v", c.ISA, levels)
 		}
+		opt.Level = levels[at]
 	}
 	if c.Threads < 0 || c.Threads > 1<<10 {
 		return c, opt, fmt.Errorf("cpu: %d threads, outside [0, 1024]", c.Threads)

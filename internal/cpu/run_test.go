@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -447,7 +448,11 @@ func TestRunner(t *testing.T) {
 			cfg, depth := Config{Threads: 1 + n%4, ISA: isa, KV: [...]tensor.DType{tensor.BF16, tensor.F8_E4M3}[n%2]}, 1+n%3
 			n++
 			t.Run(fmt.Sprintf("%s/%s/%v/threads=%d/depth=%d", family, isa, cfg.KV, cfg.Threads, depth), func(t *testing.T) {
-				runnertest.Run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
+				run := runnertest.Run
+				if os.Getenv("EMULATED") != "" { // _tools/arm64.sh: a tenth of the speed
+					run = runnertest.Scale{Schedules: 20, Soak: 10_000, Every: 8}.Run
+				}
+				run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
 					lim := model.Limits{MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, BlockSize: c.BlockSize, Depth: depth, Lookahead: c.Lookahead}
 					for range windows {
 						lim.Blocks = append(lim.Blocks, c.Blocks)

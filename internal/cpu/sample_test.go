@@ -16,7 +16,7 @@ import (
 func TestWeighIDs(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	odd := []float32{float32(math.NaN()), float32(math.Inf(-1)), -math.MaxFloat32, 1e-42, 0, float32(math.Copysign(0, -1))}
-	for l := kern.Go; l <= kern.Detect(); l++ {
+	for _, l := range kern.Levels() {
 		d := &Device{opt: kern.Options{Level: l}}
 		for n := range 3000 {
 			size, spread := r.IntN(200), math.Exp(r.Float64()*8-3)
@@ -51,7 +51,7 @@ func TestWeighIDs(t *testing.T) {
 func BenchmarkSample(b *testing.B) {
 	r := rand.New(rand.NewPCG(4, 4))
 	x := make([]float32, 201_088)
-	for l := kern.Go; l <= kern.Detect(); l++ {
+	for _, l := range kern.Levels() {
 		for _, spread := range []float64{2, 30} {
 			for i := range x {
 				x[i] = float32(r.NormFloat64() * spread)

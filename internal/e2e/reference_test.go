@@ -292,7 +292,7 @@ func argmax(x []float64) int { return slices.Index(x, slices.Max(x)) }
 
 func levels() []string {
 	var out []string
-	for l := kern.Go; l <= kern.Detect(); l++ {
+	for _, l := range kern.Levels() {
 		out = append(out, l.String())
 	}
 	return out

@@ -8,6 +8,8 @@ package e2e_test
 import (
 	"encoding/json"
 	"os"
+	"runtime"
+	"slices"
 	"testing"
 
 	"ossian/internal/ckpt"
@@ -67,6 +69,41 @@ func TestTinyLogits(t *testing.T) {
 				t.Errorf("distance of 8-bit projections %+v at the golden positions, %+v at every fifth: KL of at most 4e-3 and 1e-2 and 97 %% argmax at the latter expected", d, all)
 			}
 		})
+	}
+}
+
+// TestTinyLevels: all levels above plain Go give the built-in model's logits to the bit, and on
+// arm64 plain Go does, which fuses what they do.
+func TestTinyLevels(t *testing.T) {
+	var g golden
+	text, err := os.ReadFile("../tiny/testdata/golden.json")
+	if err == nil {
+		err = json.Unmarshal(text, &g)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := levels()
+	if runtime.GOARCH != "arm64" {
+		same = same[1:]
+	}
+	const tokens = 40
+	positions := []int{9, tokens - 1}
+	for name, cfg := range map[string]cpu.Config{"exact": exact, "default": {}} {
+		var first [][]float64
+		for _, isa := range same {
+			cfg.ISA = isa
+			logits := atPositions(t, load(t, openTiny(t), tokens, cfg), g.IDs[:tokens], positions)
+			if first == nil {
+				first = logits
+			}
+			for i := range logits {
+				if !slices.Equal(logits[i], first[i]) {
+					t.Errorf("%s: the logits of %s at position %d are not those of %s", name, isa, positions[i], same[0])
+				}
+			}
+		}
+		t.Logf("%s: %v of %v", name, same, first[0][:2])
 	}
 }
 

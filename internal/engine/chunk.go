@@ -22,6 +22,32 @@ const (
 	leastChunk = 16
 )
 
+// chunkers are the two that there are: for steps as they should be, and for those while a crowd
+// waits for its first token. Both learn from every step: what a chunk takes does not depend on why
+// it is so long.
+type chunkers struct{ usual, crowded chunker }
+
+// aCrowd is how many have to wait for their first token for longer steps: one has the step to itself.
+const aCrowd = 2
+
+func newChunkers(cfg *Config, most int) chunkers {
+	return chunkers{newChunker(cfg.StepTime, most), newChunker(max(cfg.StepTime, cfg.CrowdTime), most)}
+}
+
+// limit returns the tokens for Scheduler.LimitPrompts, if so many wait for their first one.
+func (c *chunkers) limit(unanswered int) int {
+	if unanswered >= aCrowd && c.usual.target > 0 {
+		return c.crowded.limit()
+	}
+	return c.usual.limit()
+}
+
+// learn is chunker.learn.
+func (c *chunkers) learn(prompt int, took time.Duration) {
+	c.usual.learn(prompt, took)
+	c.crowded.learn(prompt, took)
+}
+
 func newChunker(target time.Duration, most int) chunker {
 	return chunker{target: target, tokens: min(firstChunk, most), most: most}
 }

@@ -34,6 +34,31 @@ func TestChunker(t *testing.T) {
 	}
 }
 
+// TestChunkers: with a crowd that waits steps are as long as CrowdTime allows, and as StepTime does
+// at once when it is gone; each learns from the other's steps.
+func TestChunkers(t *testing.T) {
+	for _, c := range []struct {
+		cfg            Config
+		usual, crowded int // tokens, of 5 ms each
+	}{
+		{Config{StepTime: 500 * time.Millisecond, CrowdTime: 900 * time.Millisecond}, 100, 180},
+		{Config{StepTime: 500 * time.Millisecond}, 100, 100},
+		{Config{StepTime: 500 * time.Millisecond, CrowdTime: 100 * time.Millisecond}, 100, 100},
+		{Config{CrowdTime: 900 * time.Millisecond}, 0, 0}, // any
+	} {
+		k := newChunkers(&c.cfg, 512)
+		for i := range 40 { // a crowd now and then
+			n := k.limit(i % 4)
+			k.learn(n, time.Duration(n)*5*time.Millisecond)
+		}
+		for unanswered, want := range []int{c.usual, c.usual, c.crowded, c.crowded} {
+			if got := k.limit(unanswered); got < want*9/10 || got > want {
+				t.Errorf("%v and %v: %d tokens while %d wait, want %d", c.cfg.StepTime, c.cfg.CrowdTime, got, unanswered, want)
+			}
+		}
+	}
+}
+
 func TestChunkerLearnsOnlyFromPrompts(t *testing.T) {
 	k := newChunker(time.Second, 1000)
 	k.learn(0, time.Minute) // a slow step of those who write

@@ -83,6 +83,11 @@ type Config struct {
 	// beside them are cut into chunks that fit, as earlier steps have shown. 0 = any.
 	StepTime time.Duration
 
+	// CrowdTime is the same while two requests or more wait for their first token: where steps are
+	// too short for prompts to be read as fast as they come, the line only grows. Less than
+	// StepTime, as 0, = StepTime.
+	CrowdTime time.Duration
+
 	Stall     time.Duration // a step that takes longer is a fault, unless steps usually take so long; 0 = 10 s
 	FirstStep time.Duration // the same for the first step of a runner, and after a minute of rest; 0 = 10 min
 	Restarts  int           // faults survived within an hour; 0 = 3, negative = none
@@ -117,8 +122,8 @@ type PrefixObserver interface {
 
 // Validate reports the first field of c that is outside its range.
 func (c *Config) Validate() error {
-	if c.Stall < 0 || c.FirstStep < 0 || c.StepTime < 0 {
-		return fmt.Errorf("engine: stall limits %v and %v, steps of %v: they must not be negative", c.Stall, c.FirstStep, c.StepTime)
+	if c.Stall < 0 || c.FirstStep < 0 || c.StepTime < 0 || c.CrowdTime < 0 {
+		return fmt.Errorf("engine: stall limits %v and %v, steps of %v and %v: they must not be negative", c.Stall, c.FirstStep, c.StepTime, c.CrowdTime)
 	}
 	if c.Sched.MaxQueue < 0 || c.Sched.MaxQueueTokens < 0 {
 		return fmt.Errorf("engine: queue of %d requests and %d tokens: they must not be negative", c.Sched.MaxQueue, c.Sched.MaxQueueTokens)

@@ -33,7 +33,7 @@ type life struct {
 	perStep, perToken time.Duration // what steps may take: see timeLimit
 	lastTook          time.Duration // by the step that ended last, but for the first
 	lastTokens        int           // its tokens
-	chunker           chunker
+	chunkers          chunkers
 	masks             maskTime
 
 	// For the supervisor, which reads them while the loop runs.
@@ -72,7 +72,7 @@ func (e *Engine) newLife(owned runner.Runner, owed int) (*life, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	return &life{eng: e, runner: owned, sched: scheduler, prefixes: prefixes, owed: owed, chunker: newChunker(e.cfg.StepTime, owned.Info().MaxTokens), masks: maskTime{clock: e.cfg.Clock}}, nil
+	return &life{eng: e, runner: owned, sched: scheduler, prefixes: prefixes, owed: owed, chunkers: newChunkers(&e.cfg, owned.Info().MaxTokens), masks: maskTime{clock: e.cfg.Clock}}, nil
 }
 
 // A panicError is a panic of the loop.
@@ -235,7 +235,7 @@ func (l *life) add(stream *Stream) {
 func (l *life) launch() error {
 	for len(l.inFlight) < l.eng.info.Depth && !l.paused {
 		now := l.eng.cfg.Clock()
-		l.sched.LimitPrompts(l.chunker.limit())
+		l.sched.LimitPrompts(l.chunkers.limit(l.sched.Unanswered()))
 		l.masks.begin()
 		batch := l.sched.Plan(now)
 		l.reportGuesses()
@@ -299,7 +299,7 @@ func (l *life) deliver(result *runner.Result) error {
 		}
 	}
 	l.lastEnd = now
-	l.chunker.learn(step.promptTokens, took)
+	l.chunkers.learn(step.promptTokens, took)
 	if !l.handOut(outputs, step.tokens, took, now) {
 		return errAbandoned
 	}

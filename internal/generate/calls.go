@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,24 +33,20 @@ func (t *turn) tell(a *Answer) {
 
 // answerCall answers a call, ends the answer, or runs the call.
 func (j *Job) answerCall(choice int, call *stepCall) {
-	answer := j.answers[choice]
-	t := answer.turn
+	answer, t := j.answers[choice], j.answers[choice].turn
 	call.id = callID()
-	switch text := ""; {
+	switch {
 	case j.asked > 0 && answer.Tokens >= j.asked: // nobody could read what the call gives
 		answer.finish(wire.FinishLength, wire.StopReason{})
 	case t.in == muteAll && !t.pending: // in spite of all that was done against it
 		answer.finish(wire.FinishStop, wire.StopReason{})
 	case call.Declined:
-		if text = declinedText; call.result != "" {
-			text += " " + call.result
-		}
-		t.answer(answer, call, &tools.Result{Text: text, Outcome: tools.Cancelled})
+		t.answer(answer, call, &tools.Result{Text: strings.TrimSuffix(declinedText+" "+call.result, " "), Outcome: tools.Cancelled})
 	case call.unknown:
 		if t.unknown++; t.unknown > maxUnknown {
 			t.held = muteAll
 		}
-		t.answer(answer, call, &tools.Result{Text: "Error: tool " + shorten(call.Recipient) + " is not available. Available tools: " + j.offered(), Outcome: tools.Misused})
+		t.answer(answer, call, &tools.Result{Text: fmt.Sprintf("Error: tool %.100s", call.Recipient) + " is not available. Available tools: " + j.offered(), Outcome: tools.Misused})
 	case call.asks():
 		t.ask(answer, call)
 		answer.finish(wire.FinishStop, wire.StopReason{})
@@ -75,7 +72,7 @@ func (j *Job) runBeside(choice int) {
 		case int64(t.active) >= most || call.Declined || call.unknown || call.asks() || j.pythonUsedUp(t, call) || j.barred(t, waiting):
 			return
 		case slices.ContainsFunc(t.calls[:i], func(before *stepCall) bool {
-			return before.open() && !t.box.Independent(before.Recipient, call.Recipient)
+			return !before.done && before.gave == nil && !t.box.Independent(before.Recipient, call.Recipient)
 		}):
 			waiting++
 		default:
@@ -84,9 +81,6 @@ func (j *Job) runBeside(choice int) {
 		}
 	}
 }
-
-// open reports whether a call has given nothing yet.
-func (c *stepCall) open() bool { return !c.done && c.gave == nil }
 
 // asks reports whether the client has to agree to a call, and was not asked.
 func (c *stepCall) asks() bool {
@@ -113,29 +107,21 @@ func (j *Job) usedUp(t *turn, more int) bool {
 }
 
 // offered names what may be called, for the model.
-func (j *Job) offered() (names string) {
-	add := func(name string) {
-		if names != "" {
-			names += ", "
-		}
-		names += name
-	}
+func (j *Job) offered() string {
+	var names []string
 	for _, space := range j.loop.Conversation.Builtins {
 		if len(space.Tools) == 0 {
-			add(space.Name)
+			names = append(names, space.Name)
 		}
 		for i := range space.Tools {
-			add(space.Name + "." + space.Tools[i].Name)
+			names = append(names, space.Name+"."+space.Tools[i].Name)
 		}
 	}
 	for i := range j.loop.Conversation.Tools {
-		add(j.loop.Conversation.Tools[i].Name)
+		names = append(names, j.loop.Conversation.Tools[i].Name)
 	}
-	return names
+	return strings.Join(names, ", ")
 }
-
-// shorten keeps what a model made up from filling its context.
-func shorten(name string) string { return fmt.Sprintf("%.100s", name) }
 
 var callCount atomic.Uint64
 
@@ -154,8 +140,7 @@ type ran struct {
 // with the time that the answer has; of a session that goes on nevertheless nobody waits for
 // the end, and whoever has the box then closes it.
 func (j *Job) runCall(choice int, call *stepCall) {
-	answer := j.answers[choice]
-	t := answer.turn
+	answer, t := j.answers[choice], j.answers[choice].turn
 	t.run++
 	t.active++
 	if call.Offer != nil && call.Offer.Kind == tools.Python {
@@ -205,8 +190,7 @@ func (j *Job) called(ctx context.Context, box *tools.Box, id, recipient, argumen
 
 // gave takes what a call gave. Where its session goes on, nobody touches the box any more.
 func (j *Job) gave(choice int, got *ran) error {
-	answer := j.answers[choice]
-	t := answer.turn
+	answer, t := j.answers[choice], j.answers[choice].turn
 	t.active--
 	j.tellCalled(got.call, got.result.Outcome)
 	if got.call.gave = got; got.lost {

@@ -170,6 +170,17 @@ func (s *Scheduler) share() error {
 // room for.
 func (s *Scheduler) LimitPrompts(n int) { s.promptLimit = n }
 
+// Unanswered returns how many sequences have neither a token nor a row that brings their first one.
+func (s *Scheduler) Unanswered() int {
+	n := s.queued
+	for _, seq := range s.residents {
+		if seq != nil && seq.state == running && len(seq.Tokens)+seq.pending == seq.Prompt {
+			n++
+		}
+	}
+	return n
+}
+
 // Capacity returns how many tokens, prompt and output, a sequence can have.
 func (s *Scheduler) Capacity() int { return s.capacity }
 

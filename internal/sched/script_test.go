@@ -84,6 +84,8 @@ func (s *script) do(words []string) string {
 			s.t.Fatal(err)
 		}
 		s.w.s.LimitPrompts(n)
+	case "unanswered":
+		return strconv.Itoa(s.w.s.Unanswered())
 	case "abort":
 		s.w.abort(s.ids[words[1]])
 		return s.preemptions()

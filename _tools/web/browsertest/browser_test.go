@@ -29,6 +29,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 var (
@@ -375,10 +376,21 @@ func (b *tab) fill(name, text string) {
 	b.run(input.InsertText(text))
 }
 
-// press sends keys.
+// press sends keys as a keyboard does: no character comes of a key that the page has taken. Behind
+// the events that chromedp sends itself it comes in any case.
 func (b *tab) press(keys string, with ...input.Modifier) {
 	b.t.Helper()
-	b.run(chromedp.KeyEvent(keys, chromedp.KeyModifiers(with...)))
+	for _, r := range keys {
+		for _, event := range kb.Encode(r) {
+			if event.Type == input.KeyDown {
+				event.Type = input.KeyRawDown // else what follows is not held back
+			}
+			for _, m := range with {
+				event.Modifiers |= m
+			}
+			b.run(event)
+		}
+	}
 }
 
 // ask asks a question in the box.

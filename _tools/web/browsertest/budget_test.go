@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
@@ -99,8 +100,8 @@ func TestNoPage(t *testing.T) {
 	}
 }
 
-// TestScreenshots takes the pictures of README.md: a chat with the built-in model, and the live
-// view while it answers.
+// TestScreenshots takes the pictures of the documents: a chat with the built-in model, the live view
+// while it answers, the chat on a phone.
 func TestScreenshots(t *testing.T) {
 	if !*updateScreenshots {
 		t.Skip("-update-screenshots was not given")
@@ -116,7 +117,7 @@ func TestScreenshots(t *testing.T) {
 	b.click("work-line")
 	b.has("context")
 	b.run(evaluate(`document.activeElement.blur(); document.querySelector(".scroller").scrollTop = 1e9`))
-	b.save("chat.png")
+	b.save("chat.png", 1280, 800)
 
 	b.run(evaluate(`location.hash = "#/live"`))
 	b.has("tile")
@@ -139,13 +140,20 @@ func TestScreenshots(t *testing.T) {
 		}()
 	}
 	b.until(`+(` + tile("Output") + ` ?? "0").replace(/\D/g, "") > 60000`)
-	b.save("live.png")
+	b.save("live.png", 1280, 800)
+
+	// The same on a phone, in its dark theme.
+	b.run(evaluate(`history.back()`), chromedp.EmulateViewport(390, 800), emulation.SetTouchEmulationEnabled(true).WithMaxTouchPoints(1),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	b.says("answer .prose", "6912")
+	b.run(evaluate(`document.activeElement.blur(); document.querySelector(".scroller").scrollTop = 1e9`))
+	b.save("phone.png", 390, 800)
 }
 
 const largest = 150_000 // bytes of a picture
 
 // save writes what is seen as a picture, with the pixels of its size.
-func (b *tab) save(name string) {
+func (b *tab) save(name string, width, height int) {
 	b.t.Helper()
 	b.until(`document.getAnimations().every((a) => a.playState === "finished")`)
 	var shot []byte
@@ -157,7 +165,7 @@ func (b *tab) save(name string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if size := picture.Bounds().Size(); size.X != 1280 || size.Y != 800 || picture.At(0, 0) == (color.RGBA{}) {
+	if size := picture.Bounds().Size(); size.X != width || size.Y != height || picture.At(0, 0) == (color.RGBA{}) {
 		b.t.Errorf("%s has %v pixels", name, size)
 	}
 	if len(shot) > largest {

@@ -43,6 +43,9 @@ func TestFirstAnswer(t *testing.T) {
 			t.Errorf("the page posted to %s", r.URL)
 		}
 	}
+	if left := get[string](b, `document.querySelector("[data-testid=box]").value`); left != "" {
+		t.Errorf("the box has %q when its text was sent", left)
+	}
 	b.has("conversation")
 	b.says("conversation", "12+30")
 }

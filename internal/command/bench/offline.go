@@ -97,7 +97,7 @@ const engineFlags = `--model --threads --max-model-len --max-num-seqs --max-num-
 // may have them.
 var serverFlags = []string{"served-model-name", "host", "port", "api-key", "api-key-file", "insecure", "allowed-hosts", "allowed-origins", "ui", "open",
 	"max-queue", "drain-timeout", "log-level", "log-format", "explain", "stream-interval", "generation-config", "reasoning-field",
-	"strict-requests", "max-logprobs", "max-step-time", "ssl-certfile", "ssl-keyfile", "ssl-ca-certs", "ssl-cert-reqs", "store", "metrics-prefix", "show-hidden-metrics", "limit", "access-log"}
+	"strict-requests", "max-logprobs", "max-step-time", "max-crowded-step-time", "ssl-certfile", "ssl-keyfile", "ssl-ca-certs", "ssl-cert-reqs", "store", "metrics-prefix", "show-hidden-metrics", "limit", "access-log"}
 
 // parse reads the command line; what its own flags do not know goes to the engine.
 func (o *offlineOptions) parse(args []string) (*config.Config, error) {
@@ -202,7 +202,7 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, checkpoint
 		fmt.Fprintln(status, choice.Line())
 	}
 	env.Device, env.Threads = first.Info().Name, choice.Threads
-	rigCfg := offline.Config{Runner: first, Tokenizer: checkpoint.Tokenizer, Allowed: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Waiting: need.waiting, Guesses: cfg.Speculation,
+	rigCfg := offline.Config{Runner: first, Tokenizer: checkpoint.Tokenizer, Allowed: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Guesses: cfg.Speculation, Waiting: need.waiting,
 		Log: slog.New(slog.NewTextHandler(status, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if o.ids {
 		rigCfg.Tokenizer = nil

@@ -214,7 +214,7 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 	}
 	hosted.Engine, err = engine.New(first, engine.Config{
 		Sched:    sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
-		StepTime: ld.cfg.StepTime,
+		StepTime: ld.cfg.StepTime, CrowdTime: ld.cfg.CrowdTime,
 		Open:     open,
 		Prefixes: prefixes,
 		Guesses:  ld.cfg.Speculation,

@@ -64,6 +64,10 @@ var chained = cpu.X86.HasAVX512BF16 && vendor() == amd
 // amd is what vendor returns for AMD: "Auth".
 const amd = 0x68747541
 
+// pairs reports whether the level multiplies pairs of BF16 as they lie. Else activations are
+// kept as float32 of the same values.
+func (l Level) pairs() bool { return l == AMX || (l.wide() && chained) }
+
 // hasBF16 reports whether the level has kernels for BF16 in row groups.
 func (l Level) hasBF16() bool { return l > Go }
 

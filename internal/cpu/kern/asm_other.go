@@ -1,4 +1,4 @@
-//go:build purego || !amd64
+//go:build purego || (!amd64 && !arm64)
 
 package kern
 
@@ -13,7 +13,6 @@ func prefetch(*byte, int) {}
 
 // The kernels of the levels above Go do not exist in this build, and Available
 // says so.
-const noKernels = "kern: this build has portable Go only; use kern.Detect to choose a level"
 
 func quantiseAsm(Level, *float32, int, *byte, *byte, int, int) { panic(noKernels) }
 
@@ -21,25 +20,17 @@ func residualAsm(Level, *float32, int, *byte, *byte, int, *float32) { panic(noKe
 
 func tileKernel(Level, family, int, *byte, *byte, *byte, int, *float32, *float32) { panic(noKernels) }
 
-func oneRowKernel(family, bool, *byte, *byte, int, int, int, *float32, int, *float32) {
-	panic(noKernels)
-}
-
-func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float32, **float32) {
-	panic(noKernels)
-}
-
 func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, int, *float32, int) {
 	panic(noKernels)
 }
 
 var chained = false // no build of this kind has kernels for pairs
 
+func (l Level) pairs() bool { return false }
+
 func (l Level) hasBF16() bool { return false }
 
 func bf16Asm(Level, int, int, *byte, *byte, int, int, *float32) { panic(noKernels) }
-
-func bf16TilesAsm(*[64]byte, *byte, *byte, int, int, int, int, *float32, int) { panic(noKernels) }
 
 func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, family, int, int) int {
 	panic(noKernels)
@@ -50,10 +41,6 @@ func weighKernel(Level, family, int, *float32, int, *float32, int, *byte, int, i
 }
 
 func (l Level) peak(factor, int) { panic(noKernels) }
-
-func weightsAsm(*uint64, *float32, int, float64, float64, float32, uint64, uint64) (int, uint64) {
-	panic(noKernels)
-}
 
 func scaleMulAsm(Level, *float32, *float32, *float32, int, float32) { panic(noKernels) }
 

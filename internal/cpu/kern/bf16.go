@@ -3,6 +3,7 @@ package kern
 import (
 	"encoding/binary"
 	"math"
+	"runtime"
 	"unsafe"
 
 	"ossian/internal/tensor"
@@ -21,10 +22,6 @@ const bf16Block = 32
 
 // maxTileAMX is the most rows of an activation tile for the level AMX, two of the machine's.
 const maxTileAMX = 32
-
-// pairs reports whether the level multiplies pairs of BF16 as they lie. Else activations are
-// kept as float32 of the same values.
-func (l Level) pairs() bool { return l == AMX || (l.wide() && chained) }
 
 // BF16Bytes returns the bytes of a row of n activations rounded to BF16.
 func (l Level) BF16Bytes(n int) int {
@@ -49,6 +46,10 @@ func (l Level) bf16Rows(n int) int {
 		most = 6
 	case l == AVX2:
 		most = 3
+	case l.neon() && l.pairs():
+		most = 6
+	case l.neon():
+		most = 5
 	}
 	tiles := (n + most - 1) / most
 	return (n + tiles - 1) / tiles
@@ -91,7 +92,7 @@ const bf16Groups = 4
 // bf16Go defines the order of sums. In blocks of 32, of their own from zero, sums of the products
 // of even elements and of odd ones; then both together are added to what the blocks before
 // gave (TDPBF16PS). Where the machine is chained, one sum: of each pair the odd product, then
-// the even one (VDPBF16PS).
+// the even one (VDPBF16PS; BFMLALT, then BFMLALB).
 func bf16Go(w, tile []byte, nb, T int, y []float32) {
 	clear(y[:T*groupRows])
 	for b := range nb {
@@ -142,24 +143,18 @@ func fmaFlushed(a, b, c float32) float32 {
 
 // fmaRare is fmaFlushed for products of any size.
 func fmaRare(a, b, c float32) float32 {
-	product := float64(a) * float64(b) // exact
-	sum := product + float64(c)
-	// What the sum lost, made odd where it lost something, so that the next rounding is right.
-	part := sum - product
-	lost := (product - (sum - part)) + (float64(c) - part)
-	if bits := math.Float64bits(sum); lost != 0 && bits&1 == 0 && sum-sum == 0 {
-		if (lost > 0) == (sum > 0) {
-			bits++
-		} else {
-			bits--
+	sum := sumToOdd(float64(a)*float64(b), float64(c))
+	if size := math.Abs(sum); size < leastNormal { // amd64 takes what rounds to the least for that, arm64 for 0
+		if size >= leastNormal*(1-0x1p-25) && !flushesFirst {
+			return float32(math.Copysign(leastNormal, sum))
 		}
-		sum = math.Float64frombits(bits)
-	}
-	if size := math.Abs(sum); size < leastNormal && size >= leastNormal*(1-0x1p-25) { // rounds to the least
-		return float32(math.Copysign(leastNormal, sum))
+		return float32(math.Copysign(0, sum))
 	}
 	return flushed(float32(sum))
 }
+
+// flushesFirst reports whether kernels look at what is below 2^-126 before they round it.
+const flushesFirst = runtime.GOARCH == "arm64"
 
 // packBF16 packs rows of data into the row group mem, word by word.
 func packBF16(mem []byte, rows [][]byte) {

@@ -27,39 +27,48 @@ import "fmt"
 // they do not (less than 1e-6 of the sum of absolute terms), though not of BF16 (bf16.go).
 type Level uint8
 
+// Of each kind of processor, a level includes those before it.
 const (
-	Go     Level = iota // portable Go
-	AVX2                // AVX2, FMA and F16C
-	AVX512              // AVX-512 F, BW, VL, DQ, VBMI and VNNI
-	AMX                 // that and tiles of BF16 and int8, which the operating system must grant
+	Go      Level = iota // portable Go
+	AVX2                 // amd64: AVX2, FMA and F16C
+	AVX512               // amd64: AVX-512 F, BW, VL, DQ, VBMI and VNNI
+	AMX                  // amd64: tiles of BF16 and int8, which the operating system must grant
+	NEON                 // arm64: what every one has
+	DotProd              // arm64: dot products of int8 (FEAT_DotProd)
+	I8MM                 // arm64: matrix products of int8 (FEAT_I8MM), and BF16 ones where they are
 )
+
+// levelNames are the names by which users choose levels.
+var levelNames = [...]string{"go", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"}
 
 // wide reports whether the level has the kernels of AVX-512.
 func (level Level) wide() bool { return level == AVX512 || level == AMX }
 
+// neon reports whether the level is one of arm64.
+func (level Level) neon() bool { return level >= NEON }
+
 // String returns the name by which users choose the level.
 func (level Level) String() string {
-	switch level {
-	case Go:
-		return "go"
-	case AVX2:
-		return "avx2"
-	case AVX512:
-		return "avx512"
-	case AMX:
-		return "amx"
+	if int(level) < len(levelNames) {
+		return levelNames[level]
 	}
 	return fmt.Sprintf("Level(%d)", uint8(level))
 }
 
-// Detect returns the best level of this machine and this build.
-func Detect() Level {
-	for level := AMX; level > Go; level-- {
+// Levels returns those of this machine and this build, the best last.
+func Levels() (levels []Level) {
+	for level := range Level(len(levelNames)) {
 		if level.Available() {
-			return level
+			levels = append(levels, level)
 		}
 	}
-	return Go
+	return levels
+}
+
+// Detect returns the best of them.
+func Detect() Level {
+	levels := Levels()
+	return levels[len(levels)-1]
 }
 
 // Options choose how a matrix is computed.

@@ -158,18 +158,23 @@ func (m *meter) peak(level Level, f factor) float64 {
 
 // peakOps returns the operations of one loop of peak: twelve registers of multiply-adds, or tiles.
 func (l Level) peakOps(f factor) float64 {
-	if l == AMX && f == pairs {
+	lanes := 8.0 // of float32
+	switch {
+	case l == AMX && f == pairs:
 		return 12 * 2 * 16 * 16 * bf16Block
+	case l.wide():
+		lanes = 16
+	case l.neon():
+		lanes = 4
 	}
-	ops := 12 * 2 * 8.0
-	if l.wide() {
+	ops := 12 * 2 * lanes
+	switch {
+	case f == pairs && l.wide(), f == ints && l == NEON:
 		ops *= 2
-	}
-	switch f {
-	case ints:
+	case f == ints && l == I8MM:
+		ops *= 8
+	case f == ints:
 		ops *= 4
-	case pairs:
-		ops *= 2
 	}
 	return ops
 }
@@ -235,7 +240,7 @@ func (m *meter) products(name string, dtype tensor.DType, opt Options) error {
 	defer matrix.Close()
 	rng := rand.New(rand.NewPCG(1, 2))
 	// Each run takes the next matrix of the stack, so that weights come from memory.
-	for level := Go; level <= Detect(); level++ {
+	for _, level := range Levels() {
 		matrix.opt.Level = level
 		for _, rows := range rowsOf(level) {
 			acts, dst, job := normal(rng, rows*in), make([]float32, rows*m.out), make([]Job, 1)
@@ -341,7 +346,7 @@ func (m *meter) attend(dtype tensor.DType, names []string, part func() []byte, d
 			continue
 		}
 		// The kernels have a type for each kind of element, hence the four calls.
-		for level := Go; level <= Detect(); level++ {
+		for _, level := range Levels() {
 			work := func(data []byte, worker int) {
 				switch {
 				case dtype == tensor.F8_E4M3 && what == "keys":

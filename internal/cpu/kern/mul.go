@@ -7,7 +7,7 @@ import "fmt"
 // pool runs. multiplyTask has four ways through a task:
 //
 //   - packed weights (mulpacked.go): Level.tile, or Matrix.pair for two row groups at a time
-//     (tile.go) → tileKernel, pairKernel (dispatch_amd64.go) → mx4Tile3AVX512, mx4Pair4AVX512, …
+//     (tile.go) → tileKernel, pairKernel (dispatch_amd64.go, dispatch_arm64.go) → mx4Tile3AVX512, mx4Pair4AVX512, …
 //   - packed weights by one activation row with AVX-512, which is decoding: Matrix.oneRow
 //     (tile.go) → oneRowKernel → mx4OneRowAVX512, …
 //   - BF16 in row groups (mulbf16.go): bf16AMX → bf16Tiles2AMX for all row groups of a task and
@@ -17,8 +17,8 @@ import "fmt"
 //
 // A matrix of two types is two products, whose results interleave.go puts together.
 //
-// The dispatch and the assembly (kern_amd64.s) are what _gen writes; portable Go, tileGo,
-// dotGo and bf16Go, says what they compute.
+// The dispatch and the assembly (kern_amd64.s, kern_arm64.s) are what _gen writes; portable
+// Go, tileGo, dotGo and bf16Go, says what they compute.
 
 // A Job multiplies matrix E of a stack with some activation rows.
 type Job struct {

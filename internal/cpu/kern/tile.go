@@ -21,12 +21,15 @@ const maxTile = 16
 
 // tileRows returns how many of n rows the next tile takes. With AVX-512 there are
 // kernels for 1 to 6 rows, for 7 of nibbles, and for 2 to 6 of two row groups at a time; of
-// q6k for 1 to 8, 12 and 16; with AVX2 for 1 to 4.
+// q6k for 1 to 8, 12 and 16; with NEON alone for 1
+// and 2, with the others for 1 to 4.
 func (f family) tileRows(l Level, n int) int {
 	switch {
 	case l == Go:
 		return min(n, maxTile)
-	case l == AVX2:
+	case l == NEON:
+		return min(n, 2)
+	case !l.wide():
 		return min(n, 4)
 	case f.pairs(l) && (n > maxPair+1 || (n > maxPair && !f.nibbles())): // as even as may be, so that none is small
 		tiles := (n + maxPair - 1) / maxPair
@@ -249,6 +252,32 @@ func dot16(u *[16]uint8, v *[16]byte) int32 {
 		m(8) + m(9) + m(10) + m(11) + m(12) + m(13) + m(14) + m(15)
 }
 
-// fma rounds once but for the rare double rounding through float64, in which
-// the product is exact.
-func fma(a, b, c float32) float32 { return float32(float64(a)*float64(b) + float64(c)) }
+// fma returns a·b + c rounded once, as the instruction of that name does. In float64 the
+// product is exact, and its sum rounded once more: that shows only where it lies halfway
+// between two float32, of which those below 2^-126 are closer together than a mask tells.
+func fma(a, b, c float32) float32 {
+	product, addend := float64(a)*float64(b), float64(c)
+	sum := product + addend
+	const halfway, below = 1 << 28, 1<<29 - 1
+	if math.Float64bits(sum)&below != halfway && math.Abs(sum) >= leastNormal {
+		return float32(sum)
+	}
+	return float32(sumToOdd(product, addend))
+}
+
+// sumToOdd returns a + b, its last bit made odd where it is not exact: then a further rounding
+// to a float32 gives that of the exact sum.
+func sumToOdd(a, b float64) float64 {
+	sum := a + b
+	// What the sum lacks, exactly (D. E. Knuth, The Art of Computer Programming 2, 4.2.2).
+	part := sum - a
+	lacks := (a - (sum - part)) + (b - part)
+	bits := math.Float64bits(sum)
+	if bits&1 == 1 || !(lacks > 0 || lacks < 0) { // a NaN is neither
+		return sum
+	}
+	if (lacks > 0) == (sum > 0) {
+		return math.Float64frombits(bits + 1)
+	}
+	return math.Float64frombits(bits - 1)
+}

@@ -199,7 +199,7 @@ func TestExp(t *testing.T) {
 	}
 }
 
-// TestVecLevelsAgree: AVX2 and AVX-512 give the same bits in every row operation.
+// TestVecLevelsAgree: levels above Go give the same bits in every row operation, on arm64 Go too.
 func TestVecLevelsAgree(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for n := range 258 {
@@ -208,7 +208,10 @@ func TestVecLevelsAgree(t *testing.T) {
 			x[i] *= float32(i % 40)
 		}
 		var got [][]float32
-		for _, l := range levels()[1:] {
+		for _, l := range levels() {
+			if l < exact() {
+				continue
+			}
 			y, e, s := make([]float32, n), append([]float32(nil), x[:n]...), append([]float32(nil), x[:n]...)
 			SwiGLUClamped(l, y, x, 1.702, 7)
 			sum := ExpSum(l, e, 160)

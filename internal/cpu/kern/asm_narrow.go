@@ -1,0 +1,21 @@
+//go:build purego || !amd64
+
+package kern
+
+// Kernels that only AVX-512 and AMX have, and that other levels are never asked for, do not exist in
+// this build.
+const noKernels = "kern: this build has no such kernels; use kern.Detect to choose a level"
+
+func oneRowKernel(family, bool, *byte, *byte, int, int, int, *float32, int, *float32) {
+	panic(noKernels)
+}
+
+func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float32, **float32) {
+	panic(noKernels)
+}
+
+func bf16TilesAsm(*[64]byte, *byte, *byte, int, int, int, int, *float32, int) { panic(noKernels) }
+
+func weightsAsm(*uint64, *float32, int, float64, float64, float32, uint64, uint64) (int, uint64) {
+	panic(noKernels)
+}
