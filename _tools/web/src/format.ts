@@ -55,7 +55,8 @@ export function rate(tokens: number, ms: number): string {
 export function bytes(n: number): string {
   if (n < 1024) return several(n, "byte");
   if (n < 1024 * 1024) return +(n / 1024).toFixed(1) + " KiB";
-  return +(n / 1024 / 1024).toFixed(1) + " MiB";
+  if (n < 1024 * 1024 * 1024) return +(n / 1024 / 1024).toFixed(1) + " MiB";
+  return +(n / 1024 / 1024 / 1024).toFixed(1) + " GiB";
 }
 
 // titleOf is a conversation's title by its first question: the first line, cut at 80 characters.

@@ -14,8 +14,14 @@ const isFields = (value: unknown): value is Fields => typeof value === "object" 
 
 const names: Record<string, string> = {
   id: "Name", family: "Family", parameters: "Parameters", quantization: "Weights", max_model_len: "Longest request", context_window: "Context", efforts: "Reasoning efforts", capabilities: "Capabilities",
-  version: "Version", uptime: "Up for", device: "Device", auth: "Key", owned_by: "Owner", created: "Created", root: "Loaded from", parent: "Parent", status: "State",
+  version: "Version", uptime: "Up for", device: "Device", auth: "Key", owned_by: "Owner", created: "Created", root: "Loaded from", parent: "Parent", memory: "Memory", status: "State",
 };
+
+// planned writes the bytes that were planned for a model, and of what.
+function planned(memory: Fields): string {
+  const part = (name: string) => (typeof memory[name] === "number" ? bytes(memory[name]) : "?");
+  return `${part("planned")} planned: weights ${part("weights")}, keys and values up to ${part("kv_cache")}`;
+}
 
 // valueOf writes one value.
 export function valueOf(name: string, value: unknown): string {
@@ -25,6 +31,7 @@ export function valueOf(name: string, value: unknown): string {
   if (name === "uptime" && typeof value === "number") return duration(value * 1000);
   if (name === "created" && typeof value === "number") return new Date(value * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC";
   if (name === "auth" && isFields(value)) return value.required ? "required" : "not required";
+  if (name === "memory" && isFields(value)) return planned(value);
   if (name === "status" && isFields(value) && typeof value.value === "string") return shown(value.value) + (value.failed === true ? ", could not be loaded" : "");
   if (Array.isArray(value)) return value.length === 0 ? "none" : shown(value.map((v) => (typeof v === "string" ? v : JSON.stringify(v))).join(", "));
   if (typeof value === "number") return count(value);

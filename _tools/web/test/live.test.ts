@@ -226,7 +226,7 @@ test("the report has figures and ids", () => {
 
 test("facts of the model", () => {
   const all = sections(
-    { version: "1.2", uptime: 61, device: "cpu", auth: { required: true }, models: [{ id: "m", status: { value: "unloaded", failed: true }, family: "gpt-oss", parameters: 20914757184, quantization: null, max_model_len: 4096, efforts: ["low", "high"], later: { a: 1 } }],
+    { version: "1.2", uptime: 61, device: "cpu", auth: { required: true }, models: [{ id: "m", status: { value: "unloaded", failed: true }, family: "gpt-oss", parameters: 20914757184, quantization: null, memory: { planned: 3221225472, weights: 1610612736, kv_cache: 524288000 }, max_model_len: 4096, efforts: ["low", "high"], later: { a: 1 } }],
       tools: [{ type: "mcp", label: "x", available: false, reason: "not reached" }], limits: { "request-body": { value: 33554432, unit: "bytes" }, "body-read": { value: 30000, unit: "milliseconds" }, choices: { value: 128, unit: "number" }, later: "x" } },
     { data: [{ id: "m", object: "model", created: 1700000000, owned_by: "ossian", max_model_len: 4096 }] },
   );
@@ -235,6 +235,7 @@ test("facts of the model", () => {
   Family: gpt-oss
   Parameters: 20.9B (20,914,757,184)
   Weights: \u2013
+  Memory: 3 GiB planned: weights 1.5 GiB, keys and values up to 500 MiB
   Longest request: 4,096 tokens
   Reasoning efforts: low, high
   later: {"a":1}
