@@ -348,12 +348,12 @@ func processorOf(info string, threads int, isa string) string {
 			said[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		}
 	}
-	name := cmp.Or(said["model name"], runtime.GOARCH)
+	name := cmp.Or(strings.TrimSuffix(strings.ReplaceAll(said["model name"], "(R)", ""), " Processor"), runtime.GOARCH)
 	if said["cpu family"] != "" {
 		name += fmt.Sprintf(" (family %s, model %s, stepping %s)", said["cpu family"], said["model"], said["stepping"])
 	}
 	if strings.Contains(said["flags"]+" ", "amx_bf16 ") {
-		isa += ", AMX"
+		isa = "amx" // whether or not Ossian may use it
 	}
 	return fmt.Sprintf("%s, %d processors, %s", name, threads, isa)
 }
