@@ -28,10 +28,11 @@ kernels() {
 # One type of keys and values and one family each: what differs is in the kernels.
 models() {
   on max 'asimd asimddp i8mm bf16' ./internal/cpu -run '^Test(Device|Runner|SameOnVectorLevels)$/^(i8mm|gpt-oss)$/^(exact=false|i8mm|BF16)$/^(kv=BF16|BF16|exact=.*)$'
-  on max 'asimd asimddp i8mm bf16' ./internal/e2e -run '^Test(TinyLevels|TinyLogits|Reference)$/^(i8mm|.*qwen3-wide.*)$'
+  on max 'asimd asimddp i8mm bf16' ./internal/e2e -run '^Test(TinyLevels|TinyLogits|Reference)$/^(i8mm|.*qwen3-wide-tiny[.].*)$'
 }
 
 go vet ./internal/cpu/... # and the packages are there, for both
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 kernels &
 models
 wait $!
