@@ -18,12 +18,22 @@ on() { # PROCESSOR FEATURES-OF-LINUX ARGUMENTS-OF-GO-TEST
   ARM64_FEATURES=$2 go test -count=1 -short -timeout 30m -exec "qemu-aarch64 -cpu $1" "${@:3}"
 }
 
-quick='^Test(Levels|Tiles|Quantise|Dots|MulDoesNotAllocate|BF16Bits|VecLevelsAgree|NotFinite)$'
-on cortex-a72 'asimd' ./internal/cpu/kern -run "$quick"
-on neoverse-n1 'asimd asimddp' ./internal/cpu/kern -run "$quick"
-on max 'asimd asimddp i8mm bf16' ./internal/cpu/kern
+kernels() {
+  local quick='^Test(Levels|Tiles|Quantise|Dots|MulDoesNotAllocate|BF16Bits|VecLevelsAgree|NotFinite)$'
+  on cortex-a72 'asimd' ./internal/cpu/kern -run "$quick"
+  on neoverse-n1 'asimd asimddp' ./internal/cpu/kern -run "$quick"
+  on max 'asimd asimddp i8mm bf16' ./internal/cpu/kern
+}
+
 # One type of keys and values and one family each: what differs is in the kernels.
-on max 'asimd asimddp i8mm bf16' ./internal/cpu -run '^TestDevice$/^i8mm$/^exact=false$/^kv=BF16$'
-on max 'asimd asimddp i8mm bf16' ./internal/cpu -run '^Test(Runner|SameOnVectorLevels)$/^gpt-oss$/^(neon|i8mm|BF16)$'
-on max 'asimd asimddp i8mm bf16' ./internal/e2e -run '^Test(TinyLevels|TinyLogits|Reference)$/^(i8mm|.*qwen3.*)$'
+models() {
+  on max 'asimd asimddp i8mm bf16' ./internal/cpu -run '^Test(Device|Runner|SameOnVectorLevels)$/^(i8mm|gpt-oss)$/^(exact=false|i8mm|BF16)$/^(kv=BF16|BF16|exact=.*)$'
+  on max 'asimd asimddp i8mm bf16' ./internal/e2e -run '^Test(TinyLevels|TinyLogits|Reference)$/^(i8mm|.*qwen3-wide-tiny[.].*)$'
+}
+
+go vet ./internal/cpu/... # and the packages are there, for both
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+kernels &
+models
+wait $!
 echo "arm64: done in $SECONDS s"

@@ -325,8 +325,8 @@ func TestReference(t *testing.T) {
 }
 
 func testReference(t *testing.T, g *golden, path, isa string) {
-	if isa == kern.Go.String() && g.typed() {
-		g = g.first(160) // the plain Go kernels are slow
+	if g.typed() && (isa == kern.Go.String() || os.Getenv("EMULATED") != "") {
+		g = g.first(160) // the plain Go kernels are slow, and emulated ones
 	}
 	cfg := exact
 	cfg.ISA = isa
