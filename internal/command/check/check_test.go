@@ -86,8 +86,8 @@ func TestEachOptionOff(t *testing.T) {
 	address, end := server(t)
 	usual := checked(t, address)
 	end()
-	// What is off where nobody asked for anything: what costs accuracy or delays tokens.
-	always := []string{"16-bit weights in 8 bits (lossy)", "keys and values in 8 bits (lossy)", "quiet log", "several tokens to a chunk"}
+	// What is off where nobody asked for anything: what costs accuracy or delays tokens, and guesses.
+	always := []string{"16-bit weights in 8 bits (lossy)", "keys and values in 8 bits (lossy)", "quiet log", "several tokens to a chunk", "speculation"}
 	if got := off(usual); !slices.Equal(got, always) {
 		t.Fatalf("off at defaults: %q, want %q", got, always)
 	}
