@@ -182,16 +182,8 @@ func (b *bench) client(ctx context.Context, s *subject, p *program, t task, addr
 	return nil
 }
 
-// spent is the seconds of CPU of a running process: proc(5), stat, fields 14 and 15.
-func spent(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	return ticks(string(text))
-}
-
-// ticks adds up user and system time of a line of stat; the name in front may contain
+// ticks adds up user and system time, in seconds, of a line of /proc/PID/stat (proc(5), fields 14
+// and 15); the name in front may contain
 // anything.
 func ticks(stat string) (float64, error) {
 	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
