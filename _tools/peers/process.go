@@ -183,8 +183,7 @@ func (b *bench) client(ctx context.Context, s *subject, p *program, t task, addr
 }
 
 // ticks adds up user and system time, in seconds, of a line of /proc/PID/stat (proc(5), fields 14
-// and 15); the name in front may contain
-// anything.
+// and 15); the name in front may contain anything.
 func ticks(stat string) (float64, error) {
 	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(f) < 13 {

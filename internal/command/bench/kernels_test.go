@@ -19,7 +19,7 @@ func TestBenchKernels(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	lines := 2 // of portable Go
+	lines := 2                            // of portable Go
 	lines += (len(kern.Levels()) - 1) * 9 // eight numbers of rows, and keys
 	if len(r.Kernels) != lines || r.Threads != 1 || r.CPU == "" {
 		t.Errorf("%d lines of %d threads on %q, want %d of 1", len(r.Kernels), r.Threads, r.CPU, lines)
