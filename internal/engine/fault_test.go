@@ -188,7 +188,9 @@ func TestHLT6WithoutOpen(t *testing.T) {
 // not end the engine, and those behind it are served.
 func TestHLT6PoisonRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
+		both := make(chan struct{}) // closed once both are submitted: an engine that starts anew takes none
 		poison := func(step int, b *runner.Batch) error {
+			<-both
 			for i := range b.Rows {
 				if b.Rows[i].History[0] == 13 {
 					panic("poison")
@@ -201,6 +203,7 @@ func TestHLT6PoisonRequest(t *testing.T) {
 		g := start(t, script(t, c), Config{Open: open})
 		bad := g.submit(Request{Tokens: []int32{13}, MaxTokens: 4})
 		good := g.submit(Request{Tokens: []int32{14}, MaxTokens: 4})
+		close(both)
 		if _, err := read(bad); !errors.Is(err, ErrInterrupted) {
 			t.Errorf("got %v, want %v", err, ErrInterrupted)
 		}
