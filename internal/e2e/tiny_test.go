@@ -87,6 +87,9 @@ func TestTinyLevels(t *testing.T) {
 	if runtime.GOARCH != "arm64" {
 		same = same[1:]
 	}
+	if len(same) < 2 {
+		t.Skipf("of %v none is to be compared with another", same)
+	}
 	const tokens = 40
 	positions := []int{9, tokens - 1}
 	for name, cfg := range map[string]cpu.Config{"exact": exact, "default": {}} {
