@@ -35,11 +35,13 @@ type rendering struct {
 	packed []byte // text as gzip; nil = nobody has asked for that
 }
 
-// Header implements http.ResponseWriter, likewise the rest.
+// Header implements http.ResponseWriter.
 func (r *rendering) Header() http.Header { return r.header }
 
+// WriteHeader implements http.ResponseWriter.
 func (r *rendering) WriteHeader(status int) { r.status = status }
 
+// Write implements io.Writer. It does not fail.
 func (r *rendering) Write(b []byte) (int, error) { return r.text.Write(b) }
 
 // ServeHTTP implements http.Handler.

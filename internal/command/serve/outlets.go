@@ -109,24 +109,28 @@ func (o *outlets) close() {
 // observers are several that are told the same of prefixes.
 type observers []engine.PrefixObserver
 
+// Stored implements engine.PrefixObserver: it tells all of them.
 func (all observers) Stored(serial, parent, salt uint64, tokens []int32) {
 	for _, observer := range all {
 		observer.Stored(serial, parent, salt, tokens)
 	}
 }
 
+// Found implements engine.PrefixObserver: it tells all of them.
 func (all observers) Found(serial uint64) {
 	for _, observer := range all {
 		observer.Found(serial)
 	}
 }
 
+// Removed implements engine.PrefixObserver: it tells all of them.
 func (all observers) Removed(serial uint64) {
 	for _, observer := range all {
 		observer.Removed(serial)
 	}
 }
 
+// Flush implements engine.PrefixObserver: it tells all of them.
 func (all observers) Flush() {
 	for _, observer := range all {
 		observer.Flush()
