@@ -373,11 +373,22 @@ func (c *conformity) compare(got, want []uint32) error {
 			continue
 		}
 		x, y := float64(math.Float32frombits(v)), float64(math.Float32frombits(want[i]))
-		if (c.within == nil || !(math.Abs(x-y) <= c.within[i])) && !near(v, want[i], c.ulps) {
+		if !(math.Abs(x-y) <= c.tolerance(i)) && !near(v, want[i], c.ulps) {
 			return fmt.Errorf("word %d is %08x (%v), want %08x (%v)", i, v, x, want[i], y)
 		}
 	}
 	return nil
+}
+
+// tolerance is how far a result may be off, beside a number of units in its last place.
+func (c *conformity) tolerance(i int) float64 {
+	switch {
+	case c.within != nil:
+		return c.within[i]
+	case c.kernel == "conform_approximate" && i%5 == 4: // lg2, whose error is bounded so from 0.5 to 2 (PTX ISA)
+		return 0x1p-22
+	}
+	return -1
 }
 
 // near says whether two float32 of the same sign are at most some units in the last place apart.
@@ -418,7 +429,9 @@ func (c *conformity) hold(got []uint32, recording []byte) error {
 	for i := range want {
 		want[i] = binary.LittleEndian.Uint32(recording[sha256.Size+4*i:])
 	}
-	return c.compare(got, want)
+	recorded := *c
+	recorded.within = nil // the emulator adds as the card does (arith.Dot)
+	return recorded.compare(got, want)
 }
 
 // conformanceRig opens a card that has what a case needs, or skips the test.

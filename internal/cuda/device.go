@@ -92,6 +92,7 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, on *card) (*Device, 
 		}
 		device.queue = newQueue(on.drv, stream)
 		device.queue.blocking = cfg.Blocking
+		device.queue.hopper = on.about.Major == 9
 	}
 	if err := device.reserve(); err != nil {
 		return nil, errors.Join(err, device.free())
@@ -128,6 +129,9 @@ func (d *Device) Preload() error {
 	names := []string{"add_norm", "rotate", attend.few, "attend_merge", "sample_peak"}
 	if d.spec.FFN.Experts > 0 {
 		names = append(names, "route", "experts_plan")
+	}
+	if d.queue.hopper {
+		names = append(names, "wgmma_linear_bf16", "experts_gather")
 	}
 	for _, name := range slices.Concat(names, slices.Sorted(maps.Keys(d.needs))) {
 		if _, err := d.queue.function(name); err != nil {

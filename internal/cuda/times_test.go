@@ -32,6 +32,7 @@ func newStopwatch(t *testing.T, out *os.File) *stopwatch {
 	t.Helper()
 	r := newRig(t)
 	s := &stopwatch{rig: r, out: out, small: smallShapes()}
+	r.q.hopper = onRealCard() && r.major() == 9
 	for _, event := range []*driver.Event{&s.begin, &s.end} {
 		var err error
 		*event, err = r.drv.EventCreate(true)

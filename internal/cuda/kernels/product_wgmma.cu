@@ -1,23 +1,33 @@
-// Products on Hopper by warpgroups. Same packed weights and same order of chunks as product.cuh; but the
-// tensor core's own order inside a chunk may be another than that of mma.sync, so that a card uses one kind
-// for all products of a matrix (cuda.md 6.2). Unproven: nothing launches these kernels until a card has run
-// them.
+// Products for many tokens on Hopper, by warpgroups: what product_prefill (product.cuh) computes, at more
+// than twice its speed and with the same bits. wgmma adds the 16 products of a step as mma.sync does: on an
+// H100 no sum of 185,120 differed (cuda.md 6.2), and tests hold both kinds to each other.
 //
-// A block has two warpgroups with 64 rows each, and a warp that copies. Tokens come as boxes of 64 k into
-// stages of shared memory; a stage is full when its bytes are there, and empty when all eight warps have
-// arrived. The grid is (blocks of 128 rows, tiles of tokens). wgmma_*_N take weights from memory into
-// registers as A fragments; wgmma_plain_128 takes plain bf16 rows from shared memory.
+// A block has two warpgroups and a tile of tokens; a warpgroup has 64 rows, each of its warps a group of 16.
+// Weights go from memory into registers, some units ahead, and become A fragments there; no other warp needs
+// them. Tokens come as boxes of 64 k into stages of shared memory, which the first thread asks for; a stage
+// is full when its bytes are there, and empty when all eight warps have left it. While products of one unit
+// are under way, the fragments of the next are made. (A ninth warp for the copies would leave the others
+// 168 registers each.)
+//
+// Rows of x are those of the tile, one behind another, since a box has rows that are neighbours: for UP
+// experts_gather has put them in the order of experts, where UP leaves its results for DOWN. So here
+//   UP      reads and writes row i (bf16) for place i of order
+//   DOWN    reads row i, writes row order[i] of dst (float32)
+// The grid is (blocks of 128 rows, tiles of up to 128 tokens).
 #include "hopper.cuh"
 #include "product.cuh"
 
 struct TensorProductArgs {
-  TensorMap x;        // [tokens][k], boxes of 64 k × the tile's tokens
-  TensorMap weights;  // wgmma_plain only: [rows][k], boxes of 64 k × 64 rows
+  TensorMap x;  // [tokens or places][k], boxes of 64 k × BOX rows; product.x is not read
   ProductArgs product;
   int32_t reserved[10];
 };
 
-constexpr int WARPS = 8, THREADS = 32 * WARPS + 32, STAGES = 4;
+constexpr int STAGES = 6, STAGE = PREFILL_TOKENS * 128;  // bytes: 64 k of each token
+constexpr int BOX = 64, THREADS = 32 * PREFILL_GROUPS;
+// How many units of tokens are asked for before they are needed: fewer than there are stages, so that no
+// warpgroup waits for the other one to leave the unit that both are at.
+constexpr int DISTANCE = STAGES - 2;
 
 // A Ring is the stages that the copying warp fills and the others empty, one unit after another.
 struct Ring {
@@ -28,7 +38,7 @@ struct Ring {
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) {
         barrier_init(&full[i], 1);
-        barrier_init(&empty[i], WARPS);
+        barrier_init(&empty[i], PREFILL_GROUPS);
       }
       barriers_ready();
     }
@@ -42,117 +52,153 @@ struct Ring {
   }
 };
 
-// Totals adds chunks of a warp's sums in their order.
-template <int COUNT>
-struct Totals {
-  float totals[COUNT];
-  int chunk, border;
+// How many units of weights are in registers before they are needed.
+template <class Weights>
+constexpr int units_ahead = Weights::BYTES < 1024 ? 4 : 2;
 
-  __device__ __forceinline__ Totals(const ProductArgs& a) : chunk(1), border(a.units / a.chunks) {}
-  __device__ __forceinline__ void add(float (&sums)[COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-      totals[i] = chunk == 1 ? sums[i] : totals[i] + sums[i];
-      sums[i] = 0;
-    }
+// A RowEnd is what finish does to sums of one row, read once.
+struct RowEnd {
+  float lift, bias;
+  bool lifts, biases;
+
+  __device__ __forceinline__ RowEnd(const ProductArgs& a, int expert, int row) : lifts(a.lift && row < a.rows), biases(a.bias && row < a.rows) {
+    size_t at = (size_t)expert * a.rows + row;
+    lift = lifts ? a.lift[at] : 1, bias = biases ? a.bias[at] : 0;
   }
-  // at begins a unit, where a chunk may end.
-  __device__ __forceinline__ void at(const ProductArgs& a, int unit, float (&sums)[COUNT]) {
-    if (unit != border) return;
-    add(sums);
-    chunk++;
-    border = a.units * chunk / a.chunks;
-  }
-  // store ends the last chunk, and stores the 16 rows of group.
-  __device__ __forceinline__ void store(const ProductArgs& a, int group, int first_token, float (&sums)[COUNT]) {
-    add(sums);
-    const int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-      int row = group * 16 + (lane >> 2) + (i >> 1 & 1) * 8, token = first_token + (i >> 2) * 8 + (lane & 3) * 2 + (i & 1);
-      if (token < a.tokens) store_row(a, 0, row, token, totals[i]);
-    }
+  __device__ __forceinline__ float of(float sum) const {
+    if (lifts) sum = sum * lift;
+    if (biases) sum = sum + bias;
+    return sum;
   }
 };
 
-extern __shared__ __align__(1024) uint8_t stages[];
-
-template <class Weights, int TOKENS>
-__device__ __forceinline__ void product_wgmma(const TensorProductArgs& args) {
-  constexpr int COUNT = TOKENS / 2, STAGE = TOKENS * 128;
-  const ProductArgs a = args.product;
-  __shared__ __align__(8) Ring ring;
-  const int lane = threadIdx.x & 31, warp = warp_number(), first_token = blockIdx.y * TOKENS;
-  ring.start();
-  if (warp == WARPS) {
-    for (int unit = 0; lane == 0 && unit < a.units; unit++) {
-      ring.wait_empty(unit);
-      barrier_expect(&ring.full[unit % STAGES], STAGE);
-      copy_box(shared_address(stages) + unit % STAGES * STAGE, &args.x, unit * 64, first_token, &ring.full[unit % STAGES]);
-    }
-    return;
-  }
-  // A warp behind the last group computes that one again, and stores nothing: its warpgroup needs it.
-  const int groups = (a.rows + 15) >> 4, group = blockIdx.x * WARPS + warp;
-  const uint8_t* weights = a.weights + (size_t)min(group, groups - 1) * a.units * Weights::BYTES;
-  float sums[COUNT] = {};
-  Totals<COUNT> totals(a);
-  Weights packed;
-  packed.load(weights, lane);
-  for (int unit = 0; unit < a.units; unit++) {
-    uint32_t fragments[2][2][4];
-    packed.fragments(0, fragments[0]);
-    packed.fragments(1, fragments[1]);
-    packed.load(weights + (size_t)min(unit + 1, a.units - 1) * Weights::BYTES, lane);  // in time for the next turn
-    totals.at(a, unit, sums);
-    ring.wait_full(unit);
-    const uint32_t stage = shared_address(stages) + unit % STAGES * STAGE;
-    products_begin();
-#pragma unroll
-    for (int step = 0; step < 4; step++) warpgroup_mma(sums, fragments[step >> 1][step & 1], matrix_at(stage + step * 32));
-    products_end();
-    products_wait();
-    ring.leave(unit);
-  }
-  totals.store(a, group, first_token, sums);
+// to_row gives the row of dst that a tile's token writes.
+template <int MODE>
+__device__ __forceinline__ int to_row(const ProductArgs& a, const Tile& tile, int token) {
+  const int at = tile.first + token;
+  return MODE == DOWN ? a.order[at] : at;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_mxfp4_8(const __grid_constant__ TensorProductArgs a) { product_wgmma<Mxfp4, 8>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_mxfp4_128(const __grid_constant__ TensorProductArgs a) { product_wgmma<Mxfp4, 128>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_bf16_8(const __grid_constant__ TensorProductArgs a) { product_wgmma<Bf16, 8>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_bf16_128(const __grid_constant__ TensorProductArgs a) { product_wgmma<Bf16, 128>(a); }
+// store_tile stores the totals of a warp: of its group for all tokens of the tile.
+template <int MODE, int COUNT>
+__device__ __forceinline__ void store_tile(const ProductArgs& a, const Tile& tile, int group, const float (&totals)[COUNT]) {
+  const int lane = threadIdx.x & 31, row = lane >> 2;
+  if (MODE == UP) {  // rows r and r + 8 of a group are a gate and its up
+    const int column = group * 8 + row;
+    if (column >= a.dst_stride) return;
+    const RowEnd gate(a, tile.expert, 2 * column), up(a, tile.expert, 2 * column + 1);
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 4)
+#pragma unroll
+      for (int k = 0; k < 2; k++) {
+        const int token = i * 2 + (lane & 3) * 2 + k;
+        if (token >= tile.count) continue;
+        const float value = 2 * column < a.rows ? activate(a.activation, gate.of(totals[i + k]), up.of(totals[i + k + 2])) : 0;
+        ((bf16*)a.dst)[(size_t)to_row<MODE>(a, tile, token) * a.dst_stride + column] = __float2bfloat16(value);
+      }
+    return;
+  }
+  const int low = group * 16 + row;
+  const RowEnd ends[2] = {RowEnd(a, tile.expert, low), RowEnd(a, tile.expert, low + 8)};
+#pragma unroll
+  for (int i = 0; i < COUNT; i += 4)
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+      const int token = i * 2 + (lane & 3) * 2 + k;
+      if (token >= tile.count) continue;
+      float* dst = (float*)a.dst + (size_t)to_row<MODE>(a, tile, token) * a.dst_stride;
+      if (low < a.rows) dst[low] = ends[0].of(totals[i + k]);
+      if (low + 8 < a.rows) dst[low + 8] = ends[1].of(totals[i + k + 2]);
+    }
+}
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_plain_128(const __grid_constant__ TensorProductArgs args) {
-  constexpr int TOKENS = 128, COUNT = TOKENS / 2, TILE = 64 * 128, STAGE = 4 * TILE;  // two of 64 rows, then the tokens
-  const ProductArgs a = args.product;
-  __shared__ __align__(8) Ring ring;
-  const int lane = threadIdx.x & 31, warp = warp_number(), first_token = blockIdx.y * TOKENS;
-  ring.start();
-  if (warp == WARPS) {
-    for (int unit = 0; lane == 0 && unit < a.units; unit++) {
-      ring.wait_empty(unit);
+// product_warpgroup computes a tile of up to TOKENS tokens.
+template <class Weights, int TOKENS, int MODE>
+__device__ __forceinline__ void product_warpgroup(const TensorMap& x, const ProductArgs& a, const Tile& tile, Ring& ring) {
+  extern __shared__ __align__(1024) uint8_t stages[];
+  constexpr int COUNT = TOKENS / 2, AHEAD = units_ahead<Weights>;
+  const int lane = threadIdx.x & 31, group = blockIdx.x * PREFILL_GROUPS + warp_number();
+  // supply has a unit's tokens copied into their stage, once nobody needs it any more.
+  auto supply = [&](int unit) {
+    if (threadIdx.x == 0 && unit < a.units) {
       uint64_t* full = &ring.full[unit % STAGES];
-      const uint32_t stage = shared_address(stages) + unit % STAGES * STAGE;
-      barrier_expect(full, STAGE);
-      copy_box(stage, &args.weights, unit * 64, blockIdx.x * 128, full);
-      copy_box(stage + TILE, &args.weights, unit * 64, blockIdx.x * 128 + 64, full);
-      copy_box(stage + 2 * TILE, &args.x, unit * 64, first_token, full);
-    }
-    return;
-  }
-  float sums[COUNT] = {};
-  Totals<COUNT> totals(a);
-  for (int unit = 0; unit < a.units; unit++) {
-    totals.at(a, unit, sums);
-    ring.wait_full(unit);
-    const uint32_t stage = shared_address(stages) + unit % STAGES * STAGE;
-    products_begin();
+      ring.wait_empty(unit);
+      barrier_expect(full, TOKENS * 128);
 #pragma unroll
-    for (int step = 0; step < 4; step++)
-      warpgroup_mma(sums, matrix_at(stage + (warp >> 2) * TILE + step * 32), matrix_at(stage + 2 * TILE + step * 32));
-    products_end();
-    products_wait();
-    ring.leave(unit);
+      for (int token = 0; token < TOKENS; token += BOX)
+        copy_box(shared_address(stages) + unit % STAGES * STAGE + token * 128, &x, unit * 64, tile.first + token, full);
+    }
+    __syncwarp();
+  };
+  for (int unit = 0; unit < DISTANCE; unit++) supply(unit);
+
+  // A warp behind the last group computes that one again, since its warpgroup needs it, and stores nothing.
+  const int groups = (a.rows + 15) >> 4;
+  const uint8_t* weights = a.weights + ((size_t)tile.expert * groups + min(group, groups - 1)) * a.units * Weights::BYTES;
+  Weights packed[AHEAD];
+#pragma unroll
+  for (int unit = 0; unit < AHEAD; unit++) packed[unit].load(weights + (size_t)min(unit, a.units - 1) * Weights::BYTES, lane);
+
+  float sums[COUNT] = {}, totals[COUNT];
+  uint32_t fragments[2][2][2][4];  // of this unit and the next
+  int chunk = 1, border = a.units / a.chunks;
+  auto end_chunk = [&]() {
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+      totals[k] = chunk == 1 ? sums[k] : totals[k] + sums[k];
+      sums[k] = 0;
+    }
+    chunk++;
+    border = a.units * chunk / a.chunks;
+  };
+  // take makes fragments of a unit's weights, and has those that lie AHEAD of it loaded in their place.
+  auto take = [&](int unit, Weights& weight, uint32_t (&to)[2][2][4]) {
+    weight.fragments(0, to[0]);
+    weight.fragments(1, to[1]);
+    weight.load(weights + (size_t)min(unit + AHEAD, a.units - 1) * Weights::BYTES, lane);
+  };
+  take(0, packed[0], fragments[0]);
+  for (int first = 0; first < a.units; first += AHEAD) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) {
+      const int unit = first + i;
+      if (unit >= a.units) break;
+      if (unit == border) end_chunk();
+      const uint64_t tokens = matrix_at(shared_address(stages) + unit % STAGES * STAGE);
+      ring.wait_full(unit);
+      products_begin();
+#pragma unroll
+      for (int step = 0; step < 4; step++) warpgroup_mma(sums, fragments[i & 1][step >> 1][step & 1], tokens + step * 2);
+      products_end();
+      supply(unit + DISTANCE);
+      take(unit + 1, packed[(i + 1) % AHEAD], fragments[(i + 1) & 1]);
+      products_wait();
+      ring.leave(unit);
+    }
   }
-  totals.store(a, blockIdx.x * WARPS + warp, first_token, sums);
+  end_chunk();
+  store_tile<MODE>(a, tile, group, totals);
 }
+
+template <class Weights, int MODE>
+__device__ __forceinline__ void product_warpgroups(const TensorProductArgs& args) {
+  __shared__ __align__(8) Ring ring;
+  const ProductArgs a = args.product;
+  const Tile tile = tile_of<MODE, PREFILL_TOKENS>(a);
+  if (tile.count <= 0) return;
+  ring.start();
+  if (tile.count <= 64)
+    product_warpgroup<Weights, 64, MODE>(args.x, a, tile, ring);
+  else
+    product_warpgroup<Weights, 128, MODE>(args.x, a, tile, ring);
+}
+
+#define WARPGROUPS(name, Weights, MODE) \
+  extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ TensorProductArgs a) { product_warpgroups<Weights, MODE>(a); }
+
+WARPGROUPS(wgmma_linear_mxfp4, Mxfp4, LINEAR)
+WARPGROUPS(wgmma_up_mxfp4, Mxfp4, UP)
+WARPGROUPS(wgmma_down_mxfp4, Mxfp4, DOWN)
+WARPGROUPS(wgmma_linear_bf16, Bf16, LINEAR)
+WARPGROUPS(wgmma_up_bf16, Bf16, UP)
+WARPGROUPS(wgmma_down_bf16, Bf16, DOWN)
