@@ -131,7 +131,7 @@ func (d *Device) Preload() error {
 		names = append(names, "route", "experts_plan")
 	}
 	if d.queue.hopper {
-		names = append(names, "wgmma_linear_bf16", "experts_gather")
+		names = append(names, "wgmma_linear_bf16_128", "experts_gather")
 	}
 	for _, name := range slices.Concat(names, slices.Sorted(maps.Keys(d.needs))) {
 		if _, err := d.queue.function(name); err != nil {

@@ -21,6 +21,8 @@ type expertArgs struct {
 	stride       int // of ids and weights
 	tokens, topK int
 	activation   int32
+	warpgroups   bool // products are those of warpgroup.go where there are many tokens
+	wide         int  // queue.tile
 }
 
 // expertPiece is the most tokens that experts computes at a time: what lies between products is
@@ -52,10 +54,16 @@ func (a *expertArgs) space(tokens int) expertSpace {
 	s := expertSpace{innerStride: pad64(a.up.rows / 2), planeStride: pad64(a.down.rows)}
 	// The tile is chosen by what an expert has on average, so that most have one. Sums do not depend on it.
 	switch average := ceil(assignments, experts); {
+	case a.warpgroups && a.wide > 0:
+		s.tile = a.wide
 	case average <= 4:
 		s.tile = 8
 	case average <= 10:
 		s.tile = 16
+	case a.warpgroups && average <= 32:
+		s.tile = 32
+	case a.warpgroups && average <= 96:
+		s.tile = 64
 	case average <= 48:
 		s.tile = 32
 	default:
@@ -92,6 +100,7 @@ func (q *queue) experts(a *expertArgs) {
 	}
 	for first := 0; first < a.tokens; first += expertPiece {
 		piece := *a
+		piece.warpgroups, piece.wide = q.warpgroups(a.up) && q.warpgroups(a.down), q.tile
 		piece.tokens = min(expertPiece, a.tokens-first)
 		piece.dst += driver.Ptr(4 * first * a.dstStride)
 		piece.x += driver.Ptr(2 * first * a.xStride)
@@ -115,7 +124,7 @@ func (q *queue) expertPiece(a *expertArgs) {
 	experts := a.up.experts
 	launch(q, "experts_plan", driver.Dim3{X: uint32(experts), Y: 1, Z: 1}, 256, uint32(4*experts), &planArgs{ids: a.ids, order: order, tiles: tiles,
 		stride: int32(a.stride), tokens: int32(a.tokens), topK: int32(a.topK), tile: int32(s.tile), numTiles: int32(s.tiles)})
-	if s.tile == 128 && q.warpgroups(a.up) && q.warpgroups(a.down) {
+	if s.tile >= 32 && a.warpgroups {
 		q.expertsByWarpgroups(a, &s)
 	} else {
 		// Columns of the activation are written up to its stride, 8 a group.
@@ -136,8 +145,8 @@ func (q *queue) expertsByWarpgroups(a *expertArgs, s *expertSpace) {
 	places := a.tokens * a.topK
 	launch(q, "experts_gather", driver.Dim3{X: uint32(places), Y: 1, Z: 1}, 128, 0, &gatherArgs{dst: planes, x: a.x, order: order,
 		pieces: int32(a.xStride / 8), topK: int32(a.topK)})
-	q.warpgroupProduct("up", a.up, rowsOf16{planes, a.xStride, places}, s.tiles, s.innerStride/8, productArgs{dst: activated, bias: a.upBias,
+	q.warpgroupProduct("up", a.up, s.tile, rowsOf16{planes, a.xStride, places}, s.tiles, s.innerStride/8, productArgs{dst: activated, bias: a.upBias,
 		tiles: tiles, order: order, dstStride: int32(s.innerStride), activation: a.activation})
-	q.warpgroupProduct("down", a.down, rowsOf16{activated, s.innerStride, places}, s.tiles, a.down.groups(), productArgs{dst: planes, bias: a.downBias,
+	q.warpgroupProduct("down", a.down, s.tile, rowsOf16{activated, s.innerStride, places}, s.tiles, a.down.groups(), productArgs{dst: planes, bias: a.downBias,
 		tiles: tiles, order: order, dstStride: int32(s.planeStride)})
 }

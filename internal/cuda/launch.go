@@ -18,6 +18,7 @@ type queue struct {
 	functions map[string]driver.Function // by name of the kernel
 	shared    map[driver.Function]uint32 // dynamic shared memory that was asked for, above what every kernel may have
 	hopper    bool                       // the card runs code for sm_90a
+	tile      int                        // of products by warpgroups, in tests; 0: the best
 	blocking  bool                       // waits for every kernel, so that an error names the one at fault
 	err       error
 }

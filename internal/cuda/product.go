@@ -71,12 +71,12 @@ func (q *queue) linear(dst driver.Ptr, dstStride int, x driver.Ptr, xStride int,
 	if tokens == 0 {
 		return
 	}
-	tile := tileOf(tokens)
-	if tile == 128 && q.warpgroups(w) {
-		q.warpgroupProduct("linear", w, rowsOf16{x, xStride, tokens}, ceil(tokens, tile), w.groups(), productArgs{dst: dst, bias: bias,
+	if tile := q.warpgroupTile(w, tokens); tile > 0 {
+		q.warpgroupProduct("linear", w, tile, rowsOf16{x, xStride, tokens}, ceil(tokens, tile), w.groups(), productArgs{dst: dst, bias: bias,
 			tokens: int32(tokens), dstStride: int32(dstStride)})
 		return
 	}
+	tile := tileOf(tokens)
 	q.product("linear", w, tile, ceil(tokens, tile), w.groups(), productArgs{dst: dst, x: x, bias: bias,
 		tokens: int32(tokens), dstStride: int32(dstStride), xStride: int32(xStride)})
 }

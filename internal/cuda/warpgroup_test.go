@@ -30,6 +30,9 @@ func (r *rig) major() int {
 	return major
 }
 
+// warpgroupTiles are the tiles that there are kernels for.
+var warpgroupTiles = []int{32, 64, 128}
+
 // TestWarpgroups compares products by warpgroups with float64, and with the bits of mma.sync: whether
 // wgmma adds in the same order is for a card to say, and an H100 has said so.
 func TestWarpgroups(t *testing.T) {
@@ -42,23 +45,24 @@ func TestWarpgroups(t *testing.T) {
 				r := newHopper(t)
 				source, weights := encoded(t, dtype, normals(rng, rows*cols, 1), rows, cols)
 				w, bias := onCard(r, source, false), normals(rng, rows, 1)
-				const most = 131 // a tile of 128 tokens, and one that is done as one of 64
+				const most = 131 // whole tiles, and one that is not full
 				x, biasAt := newActivations(r, normals(rng, most*cols, 1), cols), upload(r, bias)
 				plain := runLinear(r, x, w, biasAt, most)
 				r.q.hopper = true
-				all := runLinear(r, x, w, biasAt, most)
-				for token, row := range all {
+				for _, r.q.tile = range warpgroupTiles {
+					for token, row := range runLinear(r, x, w, biasAt, most) {
+						sameBits(t, fmt.Sprintf("tiles of %d beside mma.sync, token %d", r.q.tile, token), row, plain[token])
+					}
+				}
+				for token, row := range plain {
 					want, bound := make([]float64, rows), make([]float64, rows)
 					for i := range want {
 						want[i], bound[i] = product(weights[i*cols:][:cols], x.rows[token], float64(bias[i]))
 					}
 					compare(t, fmt.Sprint("token ", token), row, want, bound)
-					sameBits(t, fmt.Sprint("beside mma.sync, token ", token), row, plain[token])
 				}
-				for _, tokens := range []int{65} { // the last ones, behind which nothing is to be read
-					for i, row := range runLinear(r, x.from(most-tokens), w, biasAt, tokens) {
-						sameBits(t, fmt.Sprintf("token %d of %d", i, tokens), row, all[most-tokens+i])
-					}
+				for i, row := range runLinear(r, x.from(most-65), w, biasAt, 65) { // behind which nothing is to be read
+					sameBits(t, fmt.Sprintf("token %d of 65", i), row, plain[most-65+i])
 				}
 			})
 		}
@@ -86,8 +90,10 @@ func TestExpertsByWarpgroups(t *testing.T) {
 			a := newAssigned(rng, most, test.experts, test.topK)
 			plain := m.run(r, x, a, 0, most)
 			r.q.hopper = true
-			for i, row := range m.run(r, x, a, 0, most) {
-				sameBits(t, fmt.Sprint("token ", i), row, plain[i])
+			for _, r.q.tile = range warpgroupTiles {
+				for i, row := range m.run(r, x, a, 0, most) {
+					sameBits(t, fmt.Sprintf("tiles of %d, token %d", r.q.tile, i), row, plain[i])
+				}
 			}
 		})
 	}

@@ -18,18 +18,19 @@
 #include "product.cuh"
 
 struct TensorProductArgs {
-  TensorMap x;  // [tokens or places][k], boxes of 64 k × BOX rows; product.x is not read
+  TensorMap x;  // [tokens or places][k], boxes of 64 k × the tile; product.x is not read
   ProductArgs product;
   int32_t reserved[10];
 };
 
-constexpr int STAGES = 6, STAGE = PREFILL_TOKENS * 128;  // bytes: 64 k of each token
-constexpr int BOX = 64, THREADS = 32 * PREFILL_GROUPS;
+constexpr int STAGES = 8, THREADS = 32 * PREFILL_GROUPS;
+// The loop over units is unrolled so often: its part of the stages then has constant places.
+constexpr int TURN = 4;
 // How many units of tokens are asked for before they are needed: fewer than there are stages, so that no
 // warpgroup waits for the other one to leave the unit that both are at.
 constexpr int DISTANCE = STAGES - 2;
 
-// A Ring is the stages that the copying warp fills and the others empty, one unit after another.
+// A Ring is the stages that the first thread has filled and the others empty, one unit after another.
 struct Ring {
   uint64_t full[STAGES], empty[STAGES];
 
@@ -112,21 +113,47 @@ __device__ __forceinline__ void store_tile(const ProductArgs& a, const Tile& til
     }
 }
 
+// tile_at gives the tile and the first group of a block. Those of experts come as the grid has them: an
+// expert's weights stay in the cache while all its tiles pass. Of one matrix, 16 tiles pass its rows
+// together: weights come from memory once for them, and tokens stay in the cache.
+template <int MODE, int TOKENS>
+__device__ __forceinline__ Tile tile_at(const ProductArgs& a, int& first_group) {
+  int row = blockIdx.x, at = blockIdx.y;
+  if (MODE == LINEAR) {
+    constexpr int TOGETHER = 16;
+    const int number = at * gridDim.x + row, pass = number / (TOGETHER * gridDim.x) * TOGETHER, rest = number - pass * gridDim.x;
+    const int tiles = min(TOGETHER, (int)gridDim.y - pass);
+    row = rest / tiles, at = pass + rest % tiles;
+    first_group = row * PREFILL_GROUPS;
+    return {0, at * TOKENS, min(TOKENS, a.tokens - at * TOKENS)};
+  }
+  first_group = row * PREFILL_GROUPS;
+  const int4 tile = a.tiles[at];
+  return {tile.x, tile.y, tile.z};
+}
+
 // product_warpgroup computes a tile of up to TOKENS tokens.
 template <class Weights, int TOKENS, int MODE>
-__device__ __forceinline__ void product_warpgroup(const TensorMap& x, const ProductArgs& a, const Tile& tile, Ring& ring) {
+__device__ __forceinline__ void product_warpgroup(const TensorProductArgs& args) {
   extern __shared__ __align__(1024) uint8_t stages[];
-  constexpr int COUNT = TOKENS / 2, AHEAD = units_ahead<Weights>;
-  const int lane = threadIdx.x & 31, group = blockIdx.x * PREFILL_GROUPS + warp_number();
+  __shared__ __align__(8) Ring ring;
+  constexpr int BUFFERS = TOKENS == 128 ? 2 : 1;
+  constexpr int COUNT = TOKENS / 2, AHEAD = units_ahead<Weights>, STAGE = TOKENS * 128;  // bytes: 64 k of each token
+  const ProductArgs& a = args.product;
+  int group;
+  const Tile tile = tile_at<MODE, TOKENS>(a, group);
+  if (tile.count <= 0) return;
+  ring.start();
+  const int lane = threadIdx.x & 31, units = a.units, chunks = a.chunks;
+  group += warp_number();
+
   // supply has a unit's tokens copied into their stage, once nobody needs it any more.
   auto supply = [&](int unit) {
-    if (threadIdx.x == 0 && unit < a.units) {
+    if (threadIdx.x == 0 && unit < units) {
       uint64_t* full = &ring.full[unit % STAGES];
       ring.wait_empty(unit);
-      barrier_expect(full, TOKENS * 128);
-#pragma unroll
-      for (int token = 0; token < TOKENS; token += BOX)
-        copy_box(shared_address(stages) + unit % STAGES * STAGE + token * 128, &x, unit * 64, tile.first + token, full);
+      barrier_expect(full, STAGE);
+      copy_box(shared_address(stages) + unit % STAGES * STAGE, &args.x, unit * 64, tile.first, full);
     }
     __syncwarp();
   };
@@ -134,14 +161,17 @@ __device__ __forceinline__ void product_warpgroup(const TensorMap& x, const Prod
 
   // A warp behind the last group computes that one again, since its warpgroup needs it, and stores nothing.
   const int groups = (a.rows + 15) >> 4;
-  const uint8_t* weights = a.weights + ((size_t)tile.expert * groups + min(group, groups - 1)) * a.units * Weights::BYTES;
+  const uint8_t* weights = a.weights + ((size_t)tile.expert * groups + min(group, groups - 1)) * units * Weights::BYTES;
   Weights packed[AHEAD];
 #pragma unroll
-  for (int unit = 0; unit < AHEAD; unit++) packed[unit].load(weights + (size_t)min(unit, a.units - 1) * Weights::BYTES, lane);
+  for (int unit = 0; unit < AHEAD; unit++) {
+    if (unit < units) packed[unit].load(weights, lane);
+    weights += Weights::BYTES;
+  }
 
   float sums[COUNT] = {}, totals[COUNT];
-  uint32_t fragments[2][2][2][4];  // of this unit and the next
-  int chunk = 1, border = a.units / a.chunks;
+  uint32_t fragments[BUFFERS][2][2][4];  // of this unit, and of the next
+  int chunk = 1, border = units / chunks;
   auto end_chunk = [&]() {
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
@@ -149,56 +179,54 @@ __device__ __forceinline__ void product_warpgroup(const TensorMap& x, const Prod
       sums[k] = 0;
     }
     chunk++;
-    border = a.units * chunk / a.chunks;
+    border = units * chunk / chunks;
   };
   // take makes fragments of a unit's weights, and has those that lie AHEAD of it loaded in their place.
   auto take = [&](int unit, Weights& weight, uint32_t (&to)[2][2][4]) {
     weight.fragments(0, to[0]);
     weight.fragments(1, to[1]);
-    weight.load(weights + (size_t)min(unit + AHEAD, a.units - 1) * Weights::BYTES, lane);
+    if (unit + AHEAD < units) weight.load(weights, lane);
+    weights += Weights::BYTES;
   };
   take(0, packed[0], fragments[0]);
-  for (int first = 0; first < a.units; first += AHEAD) {
+  for (int first = 0; first < units; first += TURN) {
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++) {
+    for (int i = 0; i < TURN; i++) {
       const int unit = first + i;
-      if (unit >= a.units) break;
+      if (unit >= units) break;
       if (unit == border) end_chunk();
-      const uint64_t tokens = matrix_at(shared_address(stages) + unit % STAGES * STAGE);
-      ring.wait_full(unit);
+      const uint64_t tokens = matrix_at(shared_address(stages) + (first & (STAGES - TURN)) * STAGE + i * STAGE);
+      uint64_t* full = &ring.full[first & (STAGES - TURN)] + i;
+      barrier_wait(full, first / STAGES & 1);
       products_begin();
 #pragma unroll
-      for (int step = 0; step < 4; step++) warpgroup_mma(sums, fragments[i & 1][step >> 1][step & 1], tokens + step * 2);
+      for (int step = 0; step < 4; step++) warpgroup_mma(sums, fragments[i % BUFFERS][step >> 1][step & 1], tokens + step * 2);
       products_end();
       supply(unit + DISTANCE);
-      take(unit + 1, packed[(i + 1) % AHEAD], fragments[(i + 1) & 1]);
+      if (BUFFERS == 2) take(unit + 1, packed[(i + 1) % AHEAD], fragments[(i + 1) % BUFFERS]);
       products_wait();
-      ring.leave(unit);
+      if (lane == 0) barrier_arrive(full + STAGES);
+      if (BUFFERS == 1) take(unit + 1, packed[(i + 1) % AHEAD], fragments[0]);
     }
   }
   end_chunk();
   store_tile<MODE>(a, tile, group, totals);
 }
 
-template <class Weights, int MODE>
-__device__ __forceinline__ void product_warpgroups(const TensorProductArgs& args) {
-  __shared__ __align__(8) Ring ring;
-  const ProductArgs a = args.product;
-  const Tile tile = tile_of<MODE, PREFILL_TOKENS>(a);
-  if (tile.count <= 0) return;
-  ring.start();
-  if (tile.count <= 64)
-    product_warpgroup<Weights, 64, MODE>(args.x, a, tile, ring);
-  else
-    product_warpgroup<Weights, 128, MODE>(args.x, a, tile, ring);
-}
+#define WARPGROUPS(use, type, Weights, MODE)                                                                                                            \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) wgmma_##use##_##type##_32(const __grid_constant__ TensorProductArgs a) {  \
+    product_warpgroup<Weights, 32, MODE>(a);                                                                                                            \
+  }                                                                                                                                                     \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) wgmma_##use##_##type##_64(const __grid_constant__ TensorProductArgs a) {  \
+    product_warpgroup<Weights, 64, MODE>(a);                                                                                                            \
+  }                                                                                                                                                     \
+  extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_##use##_##type##_128(const __grid_constant__ TensorProductArgs a) { \
+    product_warpgroup<Weights, 128, MODE>(a);                                                                                                           \
+  }
 
-#define WARPGROUPS(name, Weights, MODE) \
-  extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ TensorProductArgs a) { product_warpgroups<Weights, MODE>(a); }
-
-WARPGROUPS(wgmma_linear_mxfp4, Mxfp4, LINEAR)
-WARPGROUPS(wgmma_up_mxfp4, Mxfp4, UP)
-WARPGROUPS(wgmma_down_mxfp4, Mxfp4, DOWN)
-WARPGROUPS(wgmma_linear_bf16, Bf16, LINEAR)
-WARPGROUPS(wgmma_up_bf16, Bf16, UP)
-WARPGROUPS(wgmma_down_bf16, Bf16, DOWN)
+WARPGROUPS(linear, mxfp4, Mxfp4, LINEAR)
+WARPGROUPS(up, mxfp4, Mxfp4, UP)
+WARPGROUPS(down, mxfp4, Mxfp4, DOWN)
+WARPGROUPS(linear, bf16, Bf16, LINEAR)
+WARPGROUPS(up, bf16, Bf16, UP)
+WARPGROUPS(down, bf16, Bf16, DOWN)
