@@ -2,7 +2,7 @@
 // than twice its speed and with the same bits. wgmma adds the 16 products of a step as mma.sync does: on an
 // H100 no sum of 185,120 differed (cuda.md 6.2), and tests hold both kinds to each other.
 //
-// A block has two warpgroups and a tile of tokens; a warpgroup has 64 rows, each of its warps a group of 16.
+// A block has two warpgroups and a tile of 32, 64 or 128 tokens; a warpgroup has 64 rows, each of its warps a group of 16.
 // Weights go from memory into registers, some units ahead, and become A fragments there; no other warp needs
 // them. Tokens come as boxes of 64 k into stages of shared memory, which the first thread asks for; a stage
 // is full when its bytes are there, and empty when all eight warps have left it. While products of one unit
@@ -13,7 +13,8 @@
 // experts_gather has put them in the order of experts, where UP leaves its results for DOWN. So here
 //   UP      reads and writes row i (bf16) for place i of order
 //   DOWN    reads row i, writes row order[i] of dst (float32)
-// The grid is (blocks of 128 rows, tiles of up to 128 tokens).
+// The grid is (blocks of 128 rows, tiles).
+#pragma once
 #include "hopper.cuh"
 #include "product.cuh"
 
@@ -53,9 +54,9 @@ struct Ring {
   }
 };
 
-// How many units of weights are in registers before they are needed.
-template <class Weights>
-constexpr int units_ahead = Weights::BYTES < 1024 ? 4 : 2;
+// How many units of weights are in registers before they are needed, as many as fit beside the sums.
+template <class Weights, int TOKENS>
+constexpr int units_ahead = Weights::BYTES > 1024 && TOKENS == 64 ? 2 : 4;
 
 // A RowEnd is what finish does to sums of one row, read once.
 struct RowEnd {
@@ -137,8 +138,10 @@ template <class Weights, int TOKENS, int MODE>
 __device__ __forceinline__ void product_warpgroup(const TensorProductArgs& args) {
   extern __shared__ __align__(1024) uint8_t stages[];
   __shared__ __align__(8) Ring ring;
-  constexpr int BUFFERS = TOKENS == 128 ? 2 : 1;
-  constexpr int COUNT = TOKENS / 2, AHEAD = units_ahead<Weights>, STAGE = TOKENS * 128;  // bytes: 64 k of each token
+  // Where fragments are made of codes, those of the next unit are made while products of one are under way, if
+  // there is room; with smaller tiles other warpgroups have products meanwhile.
+  constexpr bool EARLY = TOKENS == 128 && Weights::BYTES < 1024;
+  constexpr int COUNT = TOKENS / 2, AHEAD = units_ahead<Weights, TOKENS>, STAGE = TOKENS * 128;  // bytes: 64 k of each token
   const ProductArgs& a = args.product;
   int group;
   const Tile tile = tile_at<MODE, TOKENS>(a, group);
@@ -170,7 +173,7 @@ __device__ __forceinline__ void product_warpgroup(const TensorProductArgs& args)
   }
 
   float sums[COUNT] = {}, totals[COUNT];
-  uint32_t fragments[BUFFERS][2][2][4];  // of this unit, and of the next
+  uint32_t fragments[2][2][2][4];  // of this unit, and EARLY of the next
   int chunk = 1, border = units / chunks;
   auto end_chunk = [&]() {
 #pragma unroll
@@ -181,52 +184,56 @@ __device__ __forceinline__ void product_warpgroup(const TensorProductArgs& args)
     chunk++;
     border = units * chunk / chunks;
   };
-  // take makes fragments of a unit's weights, and has those that lie AHEAD of it loaded in their place.
-  auto take = [&](int unit, Weights& weight, uint32_t (&to)[2][2][4]) {
+  auto decode = [&](Weights& weight, uint32_t (&to)[2][2][4]) {
     weight.fragments(0, to[0]);
     weight.fragments(1, to[1]);
+  };
+  // reload asks for the unit that lies AHEAD of one whose weights are not needed any more.
+  auto reload = [&](int unit, Weights& weight) {
     if (unit + AHEAD < units) weight.load(weights, lane);
     weights += Weights::BYTES;
   };
-  take(0, packed[0], fragments[0]);
+  if (EARLY) {
+    decode(packed[0], fragments[0]);
+    reload(0, packed[0]);
+  }
   for (int first = 0; first < units; first += TURN) {
 #pragma unroll
     for (int i = 0; i < TURN; i++) {
       const int unit = first + i;
       if (unit >= units) break;
       if (unit == border) end_chunk();
+      if (!EARLY) decode(packed[i % AHEAD], fragments[0]);
       const uint64_t tokens = matrix_at(shared_address(stages) + (first & (STAGES - TURN)) * STAGE + i * STAGE);
       uint64_t* full = &ring.full[first & (STAGES - TURN)] + i;
       barrier_wait(full, first / STAGES & 1);
       products_begin();
 #pragma unroll
-      for (int step = 0; step < 4; step++) warpgroup_mma(sums, fragments[i % BUFFERS][step >> 1][step & 1], tokens + step * 2);
+      for (int step = 0; step < 4; step++) warpgroup_mma(sums, fragments[EARLY ? i & 1 : 0][step >> 1][step & 1], tokens + step * 2);
       products_end();
       supply(unit + DISTANCE);
-      if (BUFFERS == 2) take(unit + 1, packed[(i + 1) % AHEAD], fragments[(i + 1) % BUFFERS]);
+      if (EARLY) {
+        decode(packed[(i + 1) % AHEAD], fragments[(i + 1) & 1]);
+        reload(unit + 1, packed[(i + 1) % AHEAD]);
+      }
       products_wait();
       if (lane == 0) barrier_arrive(full + STAGES);
-      if (BUFFERS == 1) take(unit + 1, packed[(i + 1) % AHEAD], fragments[0]);
+      if (!EARLY) reload(unit, packed[i % AHEAD]);
     }
   }
   end_chunk();
   store_tile<MODE>(a, tile, group, totals);
 }
 
-#define WARPGROUPS(use, type, Weights, MODE)                                                                                                            \
+// WARPGROUPS defines the kernels of a use for all tiles. Two blocks share a multiprocessor where sums leave
+// room for it.
+#define WARPGROUPS(use, type, Weights, MODE)                                                                                         \
   extern "C" __global__ void __launch_bounds__(THREADS, 2) wgmma_##use##_##type##_32(const __grid_constant__ TensorProductArgs a) {  \
-    product_warpgroup<Weights, 32, MODE>(a);                                                                                                            \
-  }                                                                                                                                                     \
+    product_warpgroup<Weights, 32, MODE>(a);                                                                                         \
+  }                                                                                                                                  \
   extern "C" __global__ void __launch_bounds__(THREADS, 2) wgmma_##use##_##type##_64(const __grid_constant__ TensorProductArgs a) {  \
-    product_warpgroup<Weights, 64, MODE>(a);                                                                                                            \
-  }                                                                                                                                                     \
+    product_warpgroup<Weights, 64, MODE>(a);                                                                                         \
+  }                                                                                                                                  \
   extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_##use##_##type##_128(const __grid_constant__ TensorProductArgs a) { \
-    product_warpgroup<Weights, 128, MODE>(a);                                                                                                           \
+    product_warpgroup<Weights, 128, MODE>(a);                                                                                        \
   }
-
-WARPGROUPS(linear, mxfp4, Mxfp4, LINEAR)
-WARPGROUPS(up, mxfp4, Mxfp4, UP)
-WARPGROUPS(down, mxfp4, Mxfp4, DOWN)
-WARPGROUPS(linear, bf16, Bf16, LINEAR)
-WARPGROUPS(up, bf16, Bf16, UP)
-WARPGROUPS(down, bf16, Bf16, DOWN)
