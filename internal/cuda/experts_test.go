@@ -195,7 +195,11 @@ func TestExperts(t *testing.T) {
 					}
 				}
 			}
-			for _, part := range [][2]int{{11, 1}, {20, 5}, {0, 8}, {3, 15}, {60, 38}} {
+			for i, part := range [][2]int{{11, 1}, {20, 5}, {0, 8}, {3, 15}, {60, 38}, {7, 3}, {30, 14}, {70, 28}} {
+				r.q.multiprocessors = largeCard
+				if i%2 > 0 { // blocks with several warps for a chunk
+					r.q.multiprocessors = 1
+				}
 				for i, row := range m.run(r, x, a, part[0], part[1]) {
 					sameBits(t, fmt.Sprintf("token %d of %d", i, part[1]), row, all[part[0]+i])
 				}
@@ -242,6 +246,7 @@ func TestExpertsRandom(t *testing.T) {
 		topK, tokens := 1+rng.IntN(min(experts-1, 5)), 1+rng.IntN(60)
 		t.Run(fmt.Sprintf("%v/%dx%d/%d of %d/%d", dtype, hidden, inner, topK, experts, tokens), func(t *testing.T) {
 			r := newRig(t)
+			r.q.multiprocessors = 1 + rng.IntN(20)
 			m := newMixture(r, rng, dtype, hidden, inner, experts, int32(rng.IntN(2)))
 			x := newActivations(r, normals(rng, tokens*hidden, 1), hidden)
 			a := newAssigned(rng, tokens, experts, topK)
