@@ -56,8 +56,8 @@ type decoding struct {
 
 // decodings are those of each format, for tiles of 8, 16 and 32 tokens.
 var decodings = map[*format]map[int]decoding{
-	formatMXFP4: {8: {1, 8}, 16: {2, 6}, 32: {2, 4}},
-	formatQ8:    {8: {1, 6}, 16: {2, 5}, 32: {2, 4}},
+	formatMXFP4: {8: {2, 6}, 16: {2, 6}, 32: {2, 4}},
+	formatQ8:    {8: {2, 6}, 16: {2, 5}, 32: {2, 4}},
 	formatBF16:  {8: {1, 6}, 16: {1, 4}, 32: {1, 3}},
 }
 
@@ -73,11 +73,11 @@ func (d decoding) shared(w *matrix, tile, members int) int {
 
 // members returns how many warps of a block share the tokens of a chunk, of so many tiles on a card with so
 // many multiprocessors. More of them ask the cache for less, but then there are fewer blocks: for tiles of 8
-// tokens, where weights are most of what is read, there should be two for each multiprocessor.
+// tokens, where weights are most of what is read, there should be four for each multiprocessor.
 func (d decoding) members(w *matrix, tile, tiles, groups, multiprocessors int) int {
 	least := multiprocessors / 2
 	if tile == 8 {
-		least = 2 * multiprocessors
+		least = 4 * multiprocessors
 	}
 	for n := min(decodeWarps/w.chunks(), 4); n > 1; n /= 2 {
 		if d.shared(w, tile, n) <= decodeShared && ceil(groups, n*d.groups)*tiles >= least {

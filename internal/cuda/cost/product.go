@@ -66,25 +66,25 @@ func cut(n, size int) cover {
 }
 
 // A decoding is how product_decode goes through a chunk (kernels/product.cuh): groups of 16 rows of a warp,
-// units that are under way or computed; then its instructions: of a warp, of a unit of it, of one that has rows, of
-// 8 tokens in that, of 4 tokens that are copied, of an iteration of the loop that stores, of one with a token,
-// and of each chunk in that.
+// units that are under way or computed; then its instructions: of a warp, of a unit of its groups, of 8 tokens in
+// that, of 4 tokens that are copied, of an iteration of the loop that stores, of one with a token, and of each
+// chunk in that.
 type decoding struct {
-	groups, stages                                     int
-	warp, turn, unit, column, four, store, live, chunk float64
+	groups, stages                               int
+	warp, turn, column, four, store, live, chunk float64
 }
 
 var decodings = map[Format]map[int]decoding{
-	MXFP4: {8: {1, 8, 231.5, 19.3, 137.2, 0, 10.3, 15.6, 37.7, 1.6}, 16: {2, 6, 208.8, 14.3, 149.2, 78.8, 6.7, 20.8, 26.5, 4.5},
-		32: {2, 4, 334, 3.1, 285.8, 20, 7.7, 18.3, 28.6, 2.2}},
-	BF16: {8: {1, 6, 199.8, 9.6, 47, 0, 9.9, 18.6, 36.9, 2.2}, 16: {1, 4, 232.2, 0, 39.5, 19.9, 6.1, 17.6, 32.1, 3.3},
-		32: {1, 3, 307.6, -16.4, 69.2, 19.6, 9.4, 16.7, 33.7, 0.5}},
-	Q8: {8: {1, 6, 202.9, 18.2, 169.3, 0, 9.9, 16.5, 37.7, 1.6}, 16: {2, 5, 198.3, -24, 236.9, 128.2, -5, 22.2, 25.7, 5.1},
-		32: {2, 4, 342.1, -69.3, 372, 92.4, -4.7, 19.5, 28.5, 1.3}},
+	MXFP4: {8: {2, 6, 271, 275.6, 0, 10.2, 19.7, 29, 3.8}, 16: {2, 6, 237.2, 131.2, 74.9, 13.2, 22.3, 24.1, 4.9},
+		32: {2, 4, 237.5, 288.5, 12.9, 11, 21.5, 26.2, 3.8}},
+	BF16: {8: {1, 6, 240.5, 52.1, 0, 9.3, 16.6, 37.6, 1.3}, 16: {1, 4, 244.8, 25.8, 13.5, 13.1, 21.7, 25, 5.5},
+		32: {1, 3, 291.5, 45.1, 10.1, 16.1, 19.2, 27.1, 4.6}},
+	Q8: {8: {2, 6, 289, 329.7, 0, 10.4, 19.5, 30, 3.1}, 16: {2, 5, 218.5, 167.4, 100.5, 14.6, 23.7, 21.7, 6.9},
+		32: {2, 4, 204.9, 296.3, 51.6, 13.6, 23.3, 23.1, 6.4}},
 }
 
 // unitWavefronts are those of writing a unit of weights to shared memory and of reading it.
-var unitWavefronts = map[Format][2]float64{MXFP4: {5, 5}, BF16: {16, 16}, Q8: {9, 10}}
+var unitWavefronts = map[Format]float64{MXFP4: 9.5, BF16: 32, Q8: 18.5}
 
 // multiprocessors are those that package cuda cuts products for (largeCard).
 const multiprocessors = 132
@@ -98,7 +98,7 @@ func (d *decoding) shared(m *Matrix, tile, members int) int {
 func (d *decoding) members(m *Matrix, tile, tiles, groups int) int {
 	least := multiprocessors / 2
 	if tile == 8 {
-		least = 2 * multiprocessors
+		least = 4 * multiprocessors
 	}
 	for n := min(8/m.chunks(), 4); n > 1; n /= 2 {
 		part := n * d.groups
@@ -192,25 +192,25 @@ func (m *Matrix) decode(w *Work, use string, tile, tiles int, c cover, groups in
 	d := decodings[m.Format][tile]
 	members, chunks, units := d.members(m, tile, tiles, groups), m.chunks(), float64(m.units())
 	blocks := math.Ceil(float64(groups) / float64(members*d.groups)) // of a tile
-	pairs := math.Ceil(float64(m.groups()) / float64(d.groups))      // or single groups: of warps that have rows
-	turns, live := blocks*c.tiles*float64(members)*units, pairs*units*c.tiles
-	copied := blocks * units * 2 * c.eights // fours of tokens
+	turns := blocks * float64(members) * units                       // of warps, for a tile
+	copied := blocks * units * 2 * c.eights                          // fours of tokens
+	if tile == 8 {
+		copied = blocks * units * c.fours
+	}
 	stored, all := stores(use, tile, c)
 	written := blocks * float64(members*d.groups)
 	stored, all = stored*written, all*written*c.tiles
 	w.Blocks, w.Threads, w.SharedBytes = blocks*c.tiles, 32*members*chunks, d.shared(m, tile, members)
-	w.MMA = 4 * c.eights * pairs * float64(d.groups) * units
+	w.MMA = 4 * c.eights * turns * float64(d.groups)
 	w.Sectors += blocks * units * c.tokens * 4
 	warps := w.Blocks * float64(members*chunks)
-	w.Warp = warps*d.warp + turns*d.turn + live*d.unit + c.eights*pairs*units*d.column + copied*d.four + all*d.store + stored*(d.live+float64(chunks)*d.chunk)
+	w.Warp = warps*d.warp + turns*(c.tiles*d.turn+c.eights*d.column) + copied*d.four + all*d.store + stored*(d.live+float64(chunks)*d.chunk)
 	reads := stored * float64(chunks)
 	if use == "up" { // gate and up, of four tokens at a time, which meet banks twice
 		reads *= 4
 		w.Warp += stored * activationCode
 	}
-	wavefronts := unitWavefronts[m.Format]
-	w.Shared = c.tiles*float64(m.groups())*units*wavefronts[0] + live*float64(d.groups)*wavefronts[1] + c.eights*pairs*units*8 + copied*4 +
-		warps*float64(d.groups*tile)/2 + reads
+	w.Shared = turns*(c.tiles*float64(d.groups)*unitWavefronts[m.Format]+c.eights*8) + copied*4 + warps*float64(d.groups*tile)/2 + reads
 	w.Trips = 2 + units/float64(chunks*(d.stages-1))
 }
 

@@ -41,6 +41,9 @@ __device__ __forceinline__ void wait_copies() {
 // __syncthreads.
 __device__ __forceinline__ void team_barrier(int number, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
 
+// prefetch brings a line into the second-level cache.
+__device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
 // load_matrices loads four 8×8 matrices of 16-bit elements; lane 8i + r gives the address of row r of
 // matrix i, of which a lane then has elements 2t and 2t+1 of row g.
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {

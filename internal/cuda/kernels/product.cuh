@@ -141,8 +141,8 @@ __device__ __forceinline__ void store_sums(const ProductArgs& a, const Tile& til
 template <class Weights, int COLUMNS>
 struct Decoding {
   static constexpr bool FOUR = Weights::BYTES < 1024, SIXTEEN = Weights::BYTES >= 2048;  // bits of a weight
-  static constexpr int GROUPS = COLUMNS > 1 && !SIXTEEN ? 2 : 1;
-  static constexpr int STAGES = COLUMNS == 1 ? (FOUR ? 8 : 6) : COLUMNS == 2 ? (FOUR ? 6 : SIXTEEN ? 4 : 5) : SIXTEEN ? 3 : 4;
+  static constexpr int GROUPS = SIXTEEN ? 1 : 2;
+  static constexpr int STAGES = COLUMNS == 1 ? 6 : COLUMNS == 2 ? (FOUR ? 6 : SIXTEEN ? 4 : 5) : SIXTEEN ? 3 : 4;
 };
 
 // product_decode: members · chunks warps, a tile of 8·COLUMNS tokens, 16 · GROUPS · members rows. Warps with the
@@ -159,35 +159,42 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
   const Tile tile = tile_of<MODE, TOKENS>(a, MODE == LINEAR ? blockIdx.x : blockIdx.y);
   if (tile.count <= 0) return;
   const int lane = threadIdx.x & 31, warp = warp_number();
-  const int chunk = warp % a.chunks, member = warp / a.chunks, members = blockDim.x / 32 / a.chunks;
+  const int halvings = a.chunks >> 1, chunk = warp & (a.chunks - 1);  // chunks are 1, 2 or 4: no division is needed
+  const int member = warp >> halvings, members = blockDim.x >> (5 + halvings);
   const int groups = (a.rows + 15) >> 4, first = (MODE == LINEAR ? blockIdx.y : blockIdx.x) * members * GROUPS;
   // Groups behind the last one (a block's rest, or columns of dst that are filled up) have no weights.
   const int group = first + member * GROUPS, mine = kept(min(groups - group, GROUPS));
-  const int from = a.units * chunk / a.chunks, count = a.units * (chunk + 1) / a.chunks - from;  // units
+  const int from = (a.units * chunk) >> halvings, count = ((a.units * (chunk + 1)) >> halvings) - from;  // units
 
-  // What this lane copies of the weights of each stage: every 32nd piece of 16 bytes, unit by unit.
-  const uint8_t* ahead = a.weights + (((size_t)tile.expert * groups + group) * a.units + from) * Weights::BYTES + lane * 16;
+  // What this lane copies of the weights of each stage: of each group every 32nd piece of 16 bytes, and the first
+  // lanes what is left of all groups then. For groups that are not there zeros are filled in.
+  constexpr int WHOLE = Weights::BYTES / 512 * 512, REST = (Weights::BYTES - WHOLE) / 16;
+  const size_t group_bytes = (size_t)a.units * Weights::BYTES;
+  const uint8_t* ahead = a.weights + ((size_t)tile.expert * groups + group) * group_bytes + (size_t)from * Weights::BYTES;
+  const int of = REST ? lane / max(REST, 1) : 0, left = WHOLE + (lane - of * REST) * 16;
+  const uint8_t* rest = ahead + of * group_bytes + left;
+  ahead += lane * 16;
   const uint32_t shared = shared_address(dynamic), weights_at = a.chunks * STAGES * TOKEN_BYTES + warp * STAGES * WEIGHT_BYTES;
-  const uint32_t weights_to = kept(shared + weights_at + lane * 16);
-  const bool rest = Weights::BYTES % 512 && lane * 16 < Weights::BYTES % 512;
+  const uint32_t weights_to = kept(shared + weights_at + lane * 16), rest_to = kept(shared + weights_at + of * Weights::BYTES + left);
   auto fetch_weights = [&](int stage) {
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      if (g >= mine) break;
-      const uint8_t* source = ahead + (size_t)g * a.units * Weights::BYTES;
-      const uint32_t to = weights_to + stage * WEIGHT_BYTES + g * Weights::BYTES;
+    for (int g = 0; g < GROUPS; g++)
 #pragma unroll
-      for (int i = 0; i < Weights::BYTES; i += 512)
-        if (i + 512 <= Weights::BYTES || rest) copy_async(to + i, source + i, false);
-    }
-    ahead += Weights::BYTES;
+      for (int i = 0; i < WHOLE; i += 512)
+        copy_async(weights_to + stage * WEIGHT_BYTES + g * Weights::BYTES + i, ahead + g * group_bytes + i, g >= mine);
+    if (REST && of < GROUPS) copy_async(rest_to + stage * WEIGHT_BYTES, rest, of >= mine);
+    ahead += Weights::BYTES, rest += Weights::BYTES;
   };
 #pragma unroll 1
   for (int stage = 0; stage < min(STAGES - 1, count); stage++) fetch_weights(stage);
+  // Biases are read at the end, by when they should be in the cache.
+  if (const int row = first * 16 + threadIdx.x * 8; a.bias && threadIdx.x < members * GROUPS * 2 && row < a.rows)
+    prefetch(a.bias + (size_t)tile.expert * a.rows + row);
 
   // What this lane copies of each stage: a 16-byte piece of every 4·members-th token. Of 8 tokens without any nothing
-  // is copied, computed or stored.
-  const int columns = COLUMNS == 1 ? 1 : (tile.count + 7) >> 3, row = kept(lane >> 3), piece = lane & 7;
+  // is copied, computed or stored. Where the last 4 of 8 are missing the first 4 stand in: nobody stores their sums.
+  const int columns = COLUMNS == 1 ? 1 : (tile.count + 7) >> 3, fours = COLUMNS == 1 ? (tile.count + 3) >> 2 : columns * 2;
+  const int row = kept(lane >> 3), piece = lane & 7;
   const uint32_t tokens_at = shared + chunk * STAGES * TOKEN_BYTES, tokens_to = kept(tokens_at + swizzled(row, piece));
   uint32_t rows[TOKENS / 4];  // pieces from the begin of x
 #pragma unroll
@@ -199,7 +206,7 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
 #pragma unroll
     for (int i = 0; i < TOKENS / 4; i++) {
       const int four = i * members + member;  // tokens 4·four + row, whose pieces change places with those of 4 rows before
-      if (four >= columns * 2) break;
+      if (four >= fours) break;
       copy_async((tokens_to + stage * TOKEN_BYTES + four * 512) ^ ((four & 1) << 6), a.x + (size_t)(rows[i] + unit * 8) * 8, four * 4 + row >= tile.count);
     }
   };
@@ -210,7 +217,8 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
   }
 
   float sums[GROUPS][COLUMNS][4] = {};
-  const uint32_t matrix = kept(tokens_at + swizzled(lane & 7, lane >> 3));  // of the first 32 k; the others' is 64 bytes on, or back
+  const int reads = lane & (COLUMNS == 1 ? fours * 4 - 1 : 7);  // the token whose k this lane points to
+  const uint32_t matrix = kept(tokens_at + swizzled(reads, lane >> 3));  // of the first 32 k; the others' is 64 bytes on, or back
   const uint8_t* weights_of = dynamic + weights_at;
   for (int unit = 0, stage = 0, before = STAGES - 1; unit < count; unit++) {
     wait_copies<STAGES - 2>();
@@ -220,26 +228,24 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
       fetch_tokens(unit + STAGES - 1, before);
     }
     commit_copies();
-    if (mine > 0) {
-      const uint8_t* at = weights_of + stage * WEIGHT_BYTES;
-      const uint32_t matrices = matrix + stage * TOKEN_BYTES;
-      Weights now[GROUPS];
+    const uint8_t* at = weights_of + stage * WEIGHT_BYTES;
+    const uint32_t matrices = matrix + stage * TOKEN_BYTES;
+    Weights now[GROUPS];
 #pragma unroll
-      for (int half = 0; half < 2; half++) {
-        uint32_t fragments[GROUPS][2][4];
+    for (int half = 0; half < 2; half++) {
+      uint32_t fragments[GROUPS][2][4];
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-          now[g].load_half(at + (g < mine ? g * Weights::BYTES : 0), lane, half);  // nobody's sums are as another's
-          now[g].fragments(half, fragments[g]);
-        }
+      for (int g = 0; g < GROUPS; g++) {
+        now[g].load_half(at + g * Weights::BYTES, lane, half);
+        now[g].fragments(half, fragments[g]);
+      }
 #pragma unroll
-        for (int column = 0; column < COLUMNS; column++) {
-          if (column >= columns) break;
-          uint32_t tokens[4];  // 8 tokens × 32 k
-          load_matrices(tokens, (half ? matrices ^ 64 : matrices) + column * 1024);
+      for (int column = 0; column < COLUMNS; column++) {
+        if (column >= columns) break;
+        uint32_t tokens[4];  // 8 tokens × 32 k
+        load_matrices(tokens, (half ? matrices ^ 64 : matrices) + column * 1024);
 #pragma unroll
-          for (int g = 0; g < GROUPS; g++) now[g].accumulate(sums[g][column], fragments[g], tokens, half);
-        }
+        for (int g = 0; g < GROUPS; g++) now[g].accumulate(sums[g][column], fragments[g], tokens, half);
       }
     }
     before = stage;
