@@ -172,6 +172,10 @@ func TestExperts(t *testing.T) {
 		{tensor.MXFP4HF, 352, 32, 4, 2, swigluLimited},
 		{tensor.MXFP4, 64, 544, 3, 2, silu},
 		{tensor.BF16, 40, 20, 4, 2, swigluLimited},
+		// More units in a chunk than any kernel has stages.
+		{tensor.MXFP4, 416, 480, 2, 1, swigluLimited},
+		{tensor.BF16, 416, 480, 2, 1, silu},
+		{tensor.Q8_0, 416, 480, 2, 1, swigluLimited},
 		// Sums in one chunk and in several, of the first matrix and of the second one.
 		{tensor.BF16, 520, 16, 3, 2, swigluLimited},
 		{tensor.BF16, 16, 520, 3, 2, swigluLimited},

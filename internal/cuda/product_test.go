@@ -107,9 +107,9 @@ func rounded(dtype tensor.DType, weights []float32) []float32 {
 	return weights
 }
 
-// linearShapes are rows and columns: every number of chunks, rests of groups and of units, and a block of
-// whole groups that has room for one more.
-var linearShapes = [][2]int{{1, 32}, {40, 96}, {48, 160}, {72, 544}, {131, 1056}}
+// linearShapes are rows and columns: every number of chunks, rests of groups and of units, a block of
+// whole groups that has room for one more, and more units in a chunk than any kernel has stages.
+var linearShapes = [][2]int{{1, 32}, {40, 96}, {48, 160}, {24, 480}, {72, 544}, {131, 1056}}
 
 // runLinear returns what linear makes of the first tokens of x.
 func runLinear(r *rig, x activations, w *matrix, bias driver.Ptr, tokens int) [][]float32 {
