@@ -79,7 +79,7 @@ func (d decoding) members(w *matrix, tile, tiles, groups, multiprocessors int) i
 	if tile == 8 {
 		least = 4 * multiprocessors
 	}
-	for n := min(decodeWarps/w.chunks(), 4); n > 1; n /= 2 {
+	for n := decodeWarps / w.chunks(); n > 1; n /= 2 {
 		if d.shared(w, tile, n) <= decodeShared && ceil(groups, n*d.groups)*tiles >= least {
 			return n
 		}

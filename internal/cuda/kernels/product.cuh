@@ -220,6 +220,7 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
   const int reads = lane & (COLUMNS == 1 ? fours * 4 - 1 : 7);  // the token whose k this lane points to
   const uint32_t matrix = kept(tokens_at + swizzled(reads, lane >> 3));  // of the first 32 k; the others' is 64 bytes on, or back
   const uint8_t* weights_of = dynamic + weights_at;
+#pragma unroll 1
   for (int unit = 0, stage = 0, before = STAGES - 1; unit < count; unit++) {
     wait_copies<STAGES - 2>();
     team_barrier(chunk + 1, members * 32);  // the unit is there for the team, and all are done with the one before
