@@ -41,14 +41,11 @@ func (q *queue) warpgroupTile(w *matrix, tokens int) int {
 		return 0
 	}
 	tile := 128
-	for tile > 32 && ceil(w.groups(), prefillGroups)*ceil(tokens, tile) < hopperMultiprocessors {
+	for tile > 32 && ceil(w.groups(), prefillGroups)*ceil(tokens, tile) < largeCard {
 		tile /= 2
 	}
 	return tile
 }
-
-// hopperMultiprocessors are those of an H100 or H200 with all of them.
-const hopperMultiprocessors = 132
 
 // warpgroupProduct launches a product of rows of x for tiles of up to tile of them: 32, 64 or 128; see
 // product. Rows of up and down lie in the order of experts.
