@@ -90,8 +90,8 @@ var mutantTests = map[string]string{
 	"product_mxfp4.sm_80":  "TestLinear$/MXFP4/./(1x32|40x96|48x160|72x544)|TestLinearLargeExponents",
 	"product_q8.sm_80":     "TestLinear$/Q8_0/./(1x32|40x96|48x160|72x544)",
 	"product_wgmma.sm_90a": "TestHopper$",
-	"rotate.sm_80":         "TestRotate|TestStore",
-	"route.sm_80":          "TestRoute$",
+	"rotate.sm_80":         "TestRotate|TestStore|TestRotateAndStore",
+	"route.sm_80":          "TestRoute$|TestRoutePlan",
 	"rows.sm_80":           "TestNarrow|TestAddNorm|TestSelectRows|TestGLU",
 	"sample.sm_80":         "TestSample(Borders|Weights|TopP|Runs|Draw|Pending|Short)|TestSampleAsDefined",
 }

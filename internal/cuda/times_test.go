@@ -284,7 +284,7 @@ func timeAttend(t *testing.T, out *os.File) {
 			watch.measure("attend", fmt.Sprintf("%dx%dx%d", shape.heads, shape.kvHeads, shape.dim), step.count, context, 2*float64(vectors), 4*float64(rows)*seen*float64(shape.heads*shape.dim), func(round int) {
 				at := driver.Ptr(round % copies * vectors)
 				layer := kvLayer{keys: keys + at, values: values + at}
-				watch.q.attend(dst, queries, &layer, 0, &shape, step, scratch)
+				watch.q.attend(dst, floatRows{queries, width}, &layer, 0, &shape, step, scratch)
 			})
 		})
 	}

@@ -122,7 +122,7 @@ func shapes() (all []Record) {
 	}
 	for _, n := range []int{1, 64, 1024, 8192} {
 		add("add_norm", "width=2880", n)
-		add("rotate", "heads=64 kv=8 dim=64", n)
+		add("rotate_store", "heads=64 kv=8 dim=64", n)
 		add("route", "experts=32 topk=4", n)
 	}
 	for _, n := range []int{1, 8, 32} {
@@ -211,7 +211,7 @@ func TestReadRecords(t *testing.T) {
 		head + "H100,attend_128_bf16,heads=8 kv=2 dim=64 context=9,1,1\n":    "attend_64_bf16",
 		head + "H100,up_mxfp4_8,hidden=64 inner=64 experts=4,1,1\n":          "topk=NUMBER",
 		head + "H100,add_norm,width=64,1,1\nH100,add_norm,width=64,1\n":      "line 3",
-		head + "H100,store,heads=8 kv=2 dim=64,1,1\nH100,select_rows,,1,1\n": "width=NUMBER",
+		head + "H100,rotate_store,heads=8 kv=2 dim=64,1,1\nH100,select_rows,,1,1\n": "width=NUMBER",
 	} {
 		if _, err := ReadRecords(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)
