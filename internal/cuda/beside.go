@@ -127,7 +127,7 @@ func together(dst []model.Buf, w, bias []model.Weight) (*matrix, bool) {
 	for i := range w {
 		m, part, before := w[i].(*weight).matrix, at(dst[i]), driver.Ptr(4*all.rows)
 		behind := first.data + driver.Ptr(all.groups()*all.units()*all.format.unitBytes)
-		biased := vector(bias[i]) == add+before || add == 0 && vector(bias[i]) == 0
+		biased := (add != 0 && vector(bias[i]) == add+before) || (add == 0 && vector(bias[i]) == 0)
 		if all.rows%besideRows != 0 || m.data != behind || m.format != first.format || m.cols != first.cols || m.lift != 0 || !biased ||
 			part.at != to.at+before || part.stride != to.stride || part.width != m.rows {
 			return nil, false

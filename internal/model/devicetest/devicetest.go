@@ -62,6 +62,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("Embed", s.embed)
 	t.Run("AddNorm", s.addNorm)
 	t.Run("Linear", s.linear)
+	t.Run("Linears", s.linears)
 	t.Run("LinearNaN", s.linearNaN)
 	t.Run("Rotate", s.rotate)
 	t.Run("Attend", s.attend)
