@@ -98,9 +98,9 @@ func (q *queue) experts(a *expertArgs) {
 	if !a.up.paired || a.down.paired {
 		panic("cuda: experts take gates and ups in the paired order, and rows of the other product as they are")
 	}
+	a.by(q)
 	for first := 0; first < a.tokens; first += expertPiece {
 		piece := *a
-		q.fit(&piece)
 		piece.tokens = min(expertPiece, a.tokens-first)
 		piece.dst += driver.Ptr(4 * first * a.dstStride)
 		piece.x += driver.Ptr(2 * first * a.xStride)
@@ -118,8 +118,8 @@ type gatherArgs struct {
 	pieces, topK  int32
 }
 
-// fit says which products there are for a: before its space is asked for, which depends on them.
-func (q *queue) fit(a *expertArgs) {
+// by decides by which kernels a queue computes experts; what space returns depends on it.
+func (a *expertArgs) by(q *queue) {
 	a.warpgroups, a.wide = q.warpgroups(a.up) && q.warpgroups(a.down), q.tile
 }
 
@@ -134,11 +134,11 @@ func (q *queue) expertPlan(a *expertArgs) {
 // expertProducts computes the planes: what each expert makes of each of its tokens.
 func (q *queue) expertProducts(a *expertArgs) {
 	s := a.space(a.tokens)
+	order, tiles, activated, planes := a.scratch+driver.Ptr(s.order), a.scratch+driver.Ptr(s.list), a.scratch+driver.Ptr(s.activated), a.scratch+driver.Ptr(s.planes)
 	if s.tile >= 32 && a.warpgroups {
 		q.expertsByWarpgroups(a, &s)
 		return
 	}
-	order, tiles, activated, planes := a.scratch+driver.Ptr(s.order), a.scratch+driver.Ptr(s.list), a.scratch+driver.Ptr(s.activated), a.scratch+driver.Ptr(s.planes)
 	// Columns of the activation are written up to its stride, 8 a group.
 	q.product("up", a.up, s.tile, s.tiles, s.innerStride/8, productArgs{dst: activated, x: a.x, bias: a.upBias, tiles: tiles, order: order,
 		dstStride: int32(s.innerStride), xStride: int32(a.xStride), topK: int32(a.topK), activation: a.activation})

@@ -10,9 +10,9 @@ var registersOf = map[string]int{
 	"down_mxfp4_32": 121, "down_mxfp4_8": 72, "down_q8_128": 203, "down_q8_16": 102, "down_q8_32": 121, "down_q8_8": 73, "embed_bf16": 14,
 	"embed_mxfp4": 16, "embed_q8": 16, "experts_combine": 32, "experts_plan": 32, "glu": 23, "linear_bf16_128": 184, "linear_bf16_16": 69,
 	"linear_bf16_32": 79, "linear_bf16_8": 48, "linear_mxfp4_128": 202, "linear_mxfp4_16": 110, "linear_mxfp4_32": 124, "linear_mxfp4_8": 72,
-	"linear_q8_128": 205, "linear_q8_16": 102, "linear_q8_32": 121, "linear_q8_8": 72, "narrow": 10, "rotate_store": 56, "route": 45,
-	"route_plan": 40, "sample_adjust": 32, "sample_draw": 32, "sample_finish": 20, "sample_peak": 22, "sample_resolve": 16,
-	"sample_score": 30, "sample_select": 36, "sample_top": 21, "select_rows": 18, "up_bf16_128": 190, "up_bf16_16": 72, "up_bf16_32": 81,
+	"linear_q8_128": 205, "linear_q8_16": 102, "linear_q8_32": 121, "linear_q8_8": 72, "narrow": 10, "rotate_store": 56, "route": 45, "route_plan": 40,
+	"sample_adjust": 32, "sample_draw": 32, "sample_finish": 20, "sample_peak": 22, "sample_resolve": 16, "sample_score": 30,
+	"sample_select": 36, "sample_top": 21, "select_rows": 18, "up_bf16_128": 190, "up_bf16_16": 72, "up_bf16_32": 81,
 	"up_bf16_8": 48, "up_mxfp4_128": 198, "up_mxfp4_16": 110, "up_mxfp4_32": 121, "up_mxfp4_8": 72, "up_q8_128": 203, "up_q8_16": 102,
 	"up_q8_32": 121, "up_q8_8": 71,
 }
