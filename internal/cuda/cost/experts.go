@@ -114,7 +114,7 @@ func (e *Experts) gather(w *Work, m *Matrix, tile int, c cover, bias float64) {
 	if tile == 128 {
 		loads = c.tiles * 4 * warps
 	} else {
-		w.Warp += w.Blocks * warps * float64(tile) * 5
+		w.Warp += w.Blocks * warps * float64(tile) * 4.5 // places in the order
 	}
 	live := c.pairs
 	if w.Kernel[0] == 'u' {
