@@ -60,7 +60,7 @@ func (a *expertArgs) space(tokens int) expertSpace {
 		s.tile = 8
 	case average <= 10:
 		s.tile = 16
-	case a.warpgroups && average <= 32:
+	case a.warpgroups && average <= 20:
 		s.tile = 32
 	case a.warpgroups && average <= 96:
 		s.tile = 64
