@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ossian/internal/runner"
+	builtin "ossian/internal/tools"
 	"ossian/internal/trace"
 	"ossian/internal/trace/otlp"
 )
@@ -168,6 +169,51 @@ func TestTracing(t *testing.T) {
 	}
 }
 
+// TestTracingTools: each call of a tool that the server runs is a span within that of its request,
+// without a word of what was asked or answered.
+func TestTracingTools(t *testing.T) {
+	box := &bench{call: func(_ context.Context, call builtin.Call) builtin.Result {
+		if call.Tool == "search" {
+			return builtin.Result{Text: "plugh", Outcome: builtin.Misused}
+		}
+		return builtin.Result{Text: "xyzzy"}
+	}}
+	g, done := traced(t, setup{next: perResult(searchCall, pythonCall, citedAnswer), cfg: Config{Toolbox: box}})
+	if r := g.post(chatsPath, `{`+hi+`,"tools":[{"type":"browser_search"},{"type":"code_interpreter"}]}`, "Traceparent", sampled); r.status != http.StatusOK {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	collected := done()
+	var request *seenSpan
+	for i := range collected.spans {
+		if s := &collected.spans[i]; s.Kind == 2 {
+			request = s
+		}
+	}
+	if request == nil || len(collected.spans) != 3 || request.TraceID != traceID {
+		t.Fatalf("%+v", collected.spans)
+	}
+	ids := map[string]bool{}
+	for i, name := range []string{"browser.search", "python"} {
+		s := &collected.spans[i]
+		if s.Name != "execute_tool "+name || s.Kind != 1 || s.TraceID != traceID || s.ParentSpanID != request.SpanID || s.attribute("gen_ai.operation.name") != "execute_tool" ||
+			s.attribute("gen_ai.tool.name") != name || s.attribute("gen_ai.tool.call.id") == "" || s.Start < request.Start || s.End > request.End || s.End < s.Start {
+			t.Errorf("span %d, want one of %s within %s: %+v", i, name, request.SpanID, s)
+		}
+		if failed := s.Status.Code == 2; failed != (name == "browser.search") || failed != (s.attribute("error.type") != "") {
+			t.Errorf("%s: status %d, error %q", name, s.Status.Code, s.attribute("error.type"))
+		}
+		ids[s.attribute("gen_ai.tool.call.id")] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("the ids of calls are %v", ids)
+	}
+	for _, word := range []string{"plugh", "xyzzy", "print(6*7)", "Look it up"} {
+		if strings.Contains(collected.all.String(), word) {
+			t.Errorf("%s was told", word)
+		}
+	}
+}
+
 // TestTraceparent: a traceparent that is not as W3C's Trace Context 1 has it begins a new trace and is
 // no error; that of a later version counts as far as version 0 goes.
 func TestTraceparent(t *testing.T) {
@@ -209,9 +255,13 @@ func TestTraceparent(t *testing.T) {
 			t.Errorf("%s: %d %s", c.name, r.status, r.body)
 		}
 	}
+	g.post("/v1/completions", `{"prompt":"a","max_tokens":1}`, "Traceparent", sampled, "Tracestate", strings.Repeat("key=value,", 1000))
 	spans := done().spans
-	if len(spans) != len(cases) {
-		t.Fatalf("%d spans of %d requests", len(spans), len(cases))
+	if len(spans) != len(cases)+1 {
+		t.Fatalf("%d spans of %d requests", len(spans), len(cases)+1)
+	}
+	if state := spans[len(cases)].TraceState; len(state) > 512 || !strings.HasSuffix(state, "key=value") {
+		t.Errorf("of 10 kB of tracestate %d bytes: %s", len(state), state)
 	}
 	seen := map[string]bool{}
 	for i, c := range cases {
