@@ -178,7 +178,9 @@ func TestGaugesLead(t *testing.T) {
 	for range burst {
 		clients.Go(ask)
 	}
-	eventually(t, time.Minute, "the burst is seen", func() bool { return g.metric("vllm:num_requests_waiting")+g.metric("vllm:num_requests_running") == burst })
+	eventually(t, time.Minute, "the burst is seen", func() bool {
+		return g.metric("vllm:num_requests_waiting")+g.metric("vllm:num_requests_running") == burst
+	})
 	if waiting := g.metric("vllm:num_requests_waiting"); waiting < burst-places {
 		t.Errorf("%v wait of %d on %d places", waiting, burst, places)
 	}
