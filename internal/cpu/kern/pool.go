@@ -184,27 +184,16 @@ func (p *Pool) idle(seen uint64) bool { return p.jobs.Load() == seen && !p.quit.
 // spin waits for a job after the one seen for a bounded time and reports whether there is one.
 func (p *Pool) spin(worker int, seen uint64) bool {
 	var ahead fetcher
-	for start, round := time.Now(), 0; time.Since(start) < spinTime; round++ {
+	for start := time.Now(); time.Since(start) < spinTime; {
 		for range 64 {
 			if !p.idle(seen) {
 				return true
 			}
 			ahead.fetch(p, worker)
 		}
-		giveWay(round)
+		runtime.Gosched() // with fewer Ps than workers the caller needs this one
 	}
 	return false
-}
-
-// giveWay lets others have the processor of a worker that spins, in each round others of the machine,
-// for one of them may be the worker that all wait for. With fewer Ps than workers that one needs this
-// P, too; offering it wakes threads of the runtime, so that is done in one round of eight.
-func giveWay(round int) {
-	if round%8 == 7 {
-		runtime.Gosched()
-	} else {
-		yield()
-	}
 }
 
 // park sleeps until there is a job after the one seen. parked rises before jobs is read,
@@ -256,14 +245,14 @@ func (f *fetcher) fetch(pool *Pool, worker int) {
 // late may take waiting back too soon, hence the loop.
 func (p *Pool) wait(chunks uint32) {
 	var ahead fetcher
-	for start, round := time.Now(), 0; time.Since(start) < spinTime; round++ {
+	for start := time.Now(); time.Since(start) < spinTime; {
 		for range 64 {
 			if p.done.Load() == chunks {
 				return
 			}
 			ahead.fetch(p, 0)
 		}
-		giveWay(round)
+		runtime.Gosched()
 	}
 	// Who adds the last chunk to done takes waiting back and leaves a token in last; if that is
 	// seen here first, waiting is taken back here and there will be none.
