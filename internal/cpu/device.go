@@ -54,6 +54,7 @@ type scratch struct {
 	then    pieceStart // what will probably be read after the piece at hand
 	history []int32    // [MaxLen]
 	sampler sample.Sampler
+	packing packing
 }
 
 // operands are the arguments of the operation that the pool is running: chunks
@@ -142,7 +143,7 @@ func (d *Device) reserve() error {
 	for i := range d.workers {
 		mem := &d.workers[i]
 		mem.sampler.Weights = d.weighIDs
-		var errs [5]error
+		var errs [6]error
 		mem.queries, errs[0] = carve[float32](&d.mem, queries*spec.HeadDim)
 		mem.scores, errs[1] = carve[float32](&d.mem, queries*splitKeys)
 		mem.pieces, errs[2] = carve[float32](&d.mem, 2*d.tileTokens()*d.pieceLen())
@@ -150,6 +151,7 @@ func (d *Device) reserve() error {
 		if d.cfg.KV == tensor.F8_E4M3 {
 			mem.scales, errs[4] = carve[float32](&d.mem, 2*splitKeys)
 		}
+		errs[5] = mem.packing.reserve(d)
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}

@@ -84,6 +84,23 @@ func bf16TilesAsm(config *[64]byte, w, a *byte, nb, T, groups, size int, y *floa
 	bf16Tiles2AMX(&config[0], w, a, nb, 2*bf16Block*T, groups, size, y, 4*ldy)
 }
 
+// packKeysAsm and packValuesAsm have kernels for AVX-512 only.
+func packKeysAsm(dst *byte, rows **uint16, groups, blocks int) {
+	packKeysAVX512(dst, (**byte)(unsafe.Pointer(rows)), groups, blocks)
+}
+
+func packValuesAsm(dst *byte, rows **uint16, pairs, columns, size int) (finite bool) {
+	return packValuesAVX512(dst, (**byte)(unsafe.Pointer(rows)), pairs, columns, size) == 0
+}
+
+func lessBF16Asm(l Level, x *float32, n int) {
+	if l.wide() {
+		lessBF16AVX512(x, n)
+		return
+	}
+	lessBF16AVX2(x, n)
+}
+
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.
 func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k unsafe.Pointer, ldk int, f family, n, next int) (done int) {
 	keys, step := 4, 4

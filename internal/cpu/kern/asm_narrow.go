@@ -19,3 +19,9 @@ func bf16TilesAsm(*[64]byte, *byte, *byte, int, int, int, int, *float32, int) { 
 func weightsAsm(*uint64, *float32, int, float64, float64, float32, uint64, uint64) (int, uint64) {
 	panic(noKernels)
 }
+
+func packKeysAsm(*byte, **uint16, int, int) { panic(noKernels) }
+
+func packValuesAsm(*byte, **uint16, int, int, int) bool { panic(noKernels) }
+
+func lessBF16Asm(Level, *float32, int) { panic(noKernels) }

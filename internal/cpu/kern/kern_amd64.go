@@ -1019,6 +1019,11 @@ func largestAVX2(x *float32, n int) float32
 //go:noescape
 func toE4M3AVX2(dst *uint8, x *float32, n int, k float32)
 
+// lessBF16AVX2 takes from each x what it is rounded to in BF16; n is a multiple of 16.
+//
+//go:noescape
+func lessBF16AVX2(x *float32, n int)
+
 // peakInt8AVX2 runs n times twelve multiply-adds within registers.
 //
 //go:noescape
@@ -1304,6 +1309,11 @@ func largestAVX512(x *float32, n int) float32
 //go:noescape
 func toE4M3AVX512(dst *uint8, x *float32, n int, k float32)
 
+// lessBF16AVX512 takes from each x what it is rounded to in BF16; n is a multiple of 16.
+//
+//go:noescape
+func lessBF16AVX512(x *float32, n int)
+
 // peakInt8AVX512 runs n times twelve multiply-adds within registers.
 //
 //go:noescape
@@ -1478,6 +1488,16 @@ func bf16Tiles1AMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups 
 //
 //go:noescape
 func bf16Tiles2AMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, y *float32, ldy int)
+
+// packKeysAVX512 packs groups of 16 rows of BF16, each of blocks of 32 elements, word by word; see packKeysGo. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func packKeysAVX512(dst *byte, rows **byte, groups int, blocks int)
+
+// packValuesAVX512 packs pairs of rows of BF16, each of columns of 32 elements, word by word into row groups, size bytes apart, of 16 elements; see packValuesGo. It returns 0 if all are finite, and prefetches the rows fetchRows further on.
+//
+//go:noescape
+func packValuesAVX512(dst *byte, rows **byte, pairs int, columns int, size int) uint32
 
 // peakBF16AVX512 runs n times twelve multiply-adds within registers.
 //

@@ -1,0 +1,139 @@
+package cpu
+
+import (
+	"errors"
+	"unsafe"
+
+	"ossian/internal/cpu/kern"
+	"ossian/internal/tensor"
+)
+
+// On machines with tiles, attention with keys and values in BF16 is products of row groups
+// (kern/attend.go): of each piece the keys, then the values, are packed once for all queries of a
+// tile. Queries and weights of values become BF16 where activations do; elsewhere they are two
+// BF16 each, one for what the other leaves, and 16 bits count.
+//
+// Sums go by blocks of 32 tokens from position 0, so that a query's own bits do not depend on
+// what its tile sees: tokens that it does not see have the weight 0, which adds nothing.
+
+// A packing is what a worker packs for a piece, and the rows that it reads for that.
+type packing struct {
+	rows   []*uint16 // [2·splitKeys + kern.FetchRows] keys, values, and keys that come next
+	keys   []uint8   // [splitKeys, HeadDim] packed
+	values []uint8
+	tile   []uint8   // of kern.MulRows
+	rest   []float32 // [tile queries, splitKeys or HeadDim] second products; nil = one is enough
+	none   []uint16  // a row that nobody sees
+}
+
+// packs reports whether attention is products of row groups.
+func (d *Device) packs() bool {
+	return kern.HasTiles() && d.cfg.KV == tensor.BF16 && d.spec.HeadDim%kern.AttendBlock == 0
+}
+
+// reserve takes the memory of a packing.
+func (p *packing) reserve(d *Device) error {
+	if !d.packs() {
+		return nil
+	}
+	dim := d.spec.HeadDim
+	var errs [5]error
+	p.rows = make([]*uint16, 2*splitKeys+kern.FetchRows)
+	p.keys, errs[0] = carve[uint8](&d.mem, 2*splitKeys*dim)
+	p.values, errs[1] = carve[uint8](&d.mem, 2*splitKeys*dim)
+	p.tile, errs[2] = carve[uint8](&d.mem, kern.RowsScratch(max(dim, splitKeys)))
+	p.none, errs[3] = carve[uint16](&d.mem, dim)
+	if !d.rounds() {
+		p.rest, errs[4] = carve[float32](&d.mem, d.tileTokens()*d.group()*max(dim, splitKeys))
+	}
+	return errors.Join(errs[:]...)
+}
+
+// attendPacked is attendPiece for the tokens begin..end-1, which see keys of the split.
+func (d *Device) attendPacked(mem *scratch, tile queryTile, begin, end, head, split int, out piece) {
+	dim, group, level, pack := d.spec.HeadDim, d.group(), d.opt.Level, &mem.packing
+	lo, _ := d.sees(tile, begin, split) // ranges of later tokens begin and end later
+	_, hi := d.sees(tile, end-1, split)
+	base := lo &^ (kern.AttendBlock - 1)
+	count := (hi - base + kern.AttendBlock - 1) &^ (kern.AttendBlock - 1)
+	d.listRows(mem, tile, head, base, lo, hi, count)
+
+	kern.PackKeys(level, pack.keys, pack.rows[:count+kern.FetchRows], dim)
+	d.scaleQueries(mem, tile, begin, end, head)
+	rows, queries := (end-begin)*group, mem.queries[begin*group*dim:]
+	d.product(mem, mem.scores, splitKeys, queries, dim, rows, dim, pack.keys, count/groupKeys)
+	for i := range rows {
+		query, scores := begin*group+i, mem.scores[i*splitKeys:][:count]
+		from, to := d.sees(tile, begin+i/group, split)
+		seen := scores[from-base : to-base]
+		out.tops[query] = kern.Max(level, seen) // a NaN shows in the sum
+		out.sums[query] = kern.ExpSum(level, seen, out.tops[query])
+		clear(scores[:from-base])
+		clear(scores[to-base:])
+	}
+
+	finite := kern.PackValues(level, pack.values, pack.rows[count:2*count+kern.FetchRows], dim)
+	if !finite && end-begin > 1 { // 0 times infinity: each token may meet what it sees, and nothing else
+		for token := begin; token < end; token++ {
+			d.attendPacked(mem, tile, token, token+1, head, split, out)
+		}
+		return
+	}
+	d.product(mem, out.acc[begin*group*dim:], dim, mem.scores, splitKeys, rows, count, pack.values, dim/groupKeys)
+}
+
+// groupKeys is the rows of a row group.
+const groupKeys = 16
+
+// listRows lists the keys and values base..base+count-1 of a head, of which lo..hi-1 are seen, and
+// behind them the keys that the worker will probably read next.
+func (d *Device) listRows(mem *scratch, tile queryTile, head, base, lo, hi, count int) {
+	rows, kv, none := mem.packing.rows, &d.kv[d.op.layer], unsafe.SliceData(mem.packing.none)
+	for i := range lo - base {
+		rows[i], rows[count+i] = none, none
+	}
+	for key := lo; key < hi; {
+		run, at := min(d.lim.BlockSize-key%d.lim.BlockSize, hi-key), d.at(tile, head, key)
+		d.listRun(rows[key-base:][:run], kv.k.half, at)
+		d.listRun(rows[count+key-base:][:run], kv.v.half, at)
+		key += run
+	}
+	for i := hi - base; i < count; i++ {
+		rows[i], rows[count+i] = none, none
+	}
+	next, then := rows[2*count:][:kern.FetchRows], &mem.then
+	end := min(then.end, then.key+len(next))
+	for key := then.key; key < end; {
+		run := min(d.lim.BlockSize-key%d.lim.BlockSize, end-key)
+		d.listRun(next[key-then.key:][:run], kv.k.half, d.at(then.tile, then.head, key))
+		key += run
+	}
+	for i := max(end-then.key, 0); i < len(next); i++ {
+		next[i] = none
+	}
+}
+
+// listRun lists vectors that lie one behind the other from element at on.
+func (d *Device) listRun(rows []*uint16, pool []uint16, at int) {
+	dim := d.spec.HeadDim
+	pool = pool[at:][:len(rows)*dim]
+	for i := range rows {
+		rows[i] = &pool[i*dim]
+	}
+}
+
+// product is kern.MulRows, with what rounding leaves of x where that counts. It changes x then.
+func (d *Device) product(mem *scratch, dst []float32, ldd int, x []float32, ldx, rows, n int, packed []byte, groups int) {
+	level, pack, width := d.opt.Level, &mem.packing, groups*groupKeys
+	kern.MulRows(level, dst, ldd, x, ldx, rows, n, packed, groups, pack.tile)
+	if pack.rest == nil {
+		return
+	}
+	for row := range rows {
+		kern.LessBF16(level, x[row*ldx:][:n])
+	}
+	kern.MulRows(level, pack.rest, width, x, ldx, rows, n, packed, groups, pack.tile)
+	for row := range rows {
+		kern.Add(level, dst[row*ldd:][:width], pack.rest[row*width:][:width])
+	}
+}

@@ -1,0 +1,123 @@
+package kern
+
+import (
+	"fmt"
+	"unsafe"
+
+	"ossian/internal/tensor"
+)
+
+// Attention as products of BF16: cached keys and values become row groups (bf16.go), queries and
+// weights of values the activations that meet them. So tiles multiply them, and every order of
+// sums is that of bf16Go: the same on all levels of a machine, for one query and for many.
+//
+// Keys are rows of the groups, and blocks are of dimensions; of values the dimensions are rows,
+// and blocks are of tokens. A row that nobody sees counts as zeros.
+
+const (
+	// AttendBlock is the number of dimensions, or of tokens, in a block of the sums.
+	AttendBlock = bf16Block
+	// FetchRows is how many rows further on PackKeys and PackValues ask memory for rows.
+	FetchRows = 64
+)
+
+// HasTiles reports whether the machine multiplies attention in tiles, on all its levels: Go, where
+// there is nothing else.
+func HasTiles() bool { return AMX.Available() && !chained }
+
+// PackKeys packs rows of dim elements, whole blocks, into row groups: dst takes 2·dim bytes for
+// each. Rows are whole groups of 16, and behind them are FetchRows more, which are asked for
+// only.
+func PackKeys(l Level, dst []byte, rows []*uint16, dim int) {
+	n := len(rows) - FetchRows
+	if n <= 0 || n%groupRows != 0 || dim%bf16Block != 0 || len(dst) < 2*dim*n {
+		panic(fmt.Sprintf("kern: %d rows of %d keys for %d bytes", n, dim, len(dst)))
+	}
+	if l.wide() {
+		packKeysAsm(&dst[0], &rows[0], n/groupRows, dim/bf16Block)
+		return
+	}
+	packKeysGo(dst, rows[:n], dim)
+}
+
+// packKeysGo defines PackKeys: word k of the 16 rows of a group, two elements each, lie one
+// behind the other, then word k+1.
+func packKeysGo(dst []byte, rows []*uint16, dim int) {
+	for i, row := range rows {
+		group := dst[i/groupRows*groupRows*2*dim:]
+		for k, word := range unsafe.Slice((*[4]byte)(unsafe.Pointer(row)), dim/2) {
+			copy(group[64*k+4*(i%groupRows):], word[:])
+		}
+	}
+}
+
+// PackValues packs rows of dim elements, whole blocks, as columns of row groups: dst takes 2·dim
+// bytes for each row. Rows are whole blocks, and behind them are FetchRows more, which are asked
+// for only. It reports whether all elements are finite.
+func PackValues(l Level, dst []byte, rows []*uint16, dim int) (finite bool) {
+	n := len(rows) - FetchRows
+	if n <= 0 || n%bf16Block != 0 || dim%bf16Block != 0 || len(dst) < 2*dim*n {
+		panic(fmt.Sprintf("kern: %d rows of %d values for %d bytes", n, dim, len(dst)))
+	}
+	if l.wide() {
+		return packValuesAsm(&dst[0], &rows[0], n/2, dim/bf16Block, groupRows*2*n)
+	}
+	return packValuesGo(dst, rows[:n], dim)
+}
+
+// packValuesGo defines PackValues: of two rows, word r of group g is their elements 16g+r.
+func packValuesGo(dst []byte, rows []*uint16, dim int) (finite bool) {
+	finite = true
+	for i, row := range rows {
+		for k, v := range unsafe.Slice(row, dim) {
+			at := k/groupRows*groupRows*2*len(rows) + i/2*64 + k%groupRows*4 + i%2*2
+			dst[at], dst[at+1] = byte(v), byte(v>>8)
+			finite = finite && v&0x7f80 != 0x7f80
+		}
+	}
+	return finite
+}
+
+// RowsScratch is the bytes of scratch that MulRows needs for rows of n elements.
+func RowsScratch(n int) int { return 2 * maxTileAMX * n }
+
+// MulRows computes dst[t·ldd+r] = row r of the packed groups · x[t·ldx:] rounded to BF16, for
+// rows of n elements, whole blocks, and so many of x.
+func MulRows(l Level, dst []float32, ldd int, x []float32, ldx, rows, n int, packed []byte, groups int, scratch []byte) {
+	size, nb := groupRows*2*n, n/bf16Block
+	_, _, _ = packed[:groups*size], x[:(rows-1)*ldx+n], dst[:(rows-1)*ldd+groups*groupRows]
+	var results [maxTile * groupRows]float32
+	for first := 0; first < rows; {
+		count := l.bf16Rows(rows - first)
+		tile := scratch[:count*l.BF16Bytes(n)]
+		for t := range count {
+			l.roundBF16(tile, count, t, x[(first+t)*ldx:][:n])
+		}
+		if l == AMX {
+			bf16AMX(packed, size, groups, tile, nb, count, dst[first*ldd:], ldd)
+		}
+		for g := 0; g < groups && l != AMX; g++ {
+			l.bf16Tile(packed[g*size:], size, 1, tile, nb, count, results[:])
+			for t := range count {
+				copy(dst[(first+t)*ldd+g*groupRows:], results[t*groupRows:][:groupRows])
+			}
+		}
+		first += count
+	}
+}
+
+// LessBF16 takes from each x what it is rounded to in BF16: what another product makes up for.
+func LessBF16(l Level, x []float32) {
+	whole := l.whole(len(x))
+	if whole > 0 {
+		lessBF16Asm(l, &x[0], whole)
+	}
+	lessBF16Go(x[whole:])
+}
+
+// lessBF16Go defines LessBF16.
+func lessBF16Go(x []float32) {
+	for i, v := range x {
+		x[i] = v - tensor.BF16ToFloat(tensor.ToBF16(v))
+	}
+}
