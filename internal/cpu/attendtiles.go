@@ -41,7 +41,7 @@ func (p *packing) reserve(d *Device) error {
 	p.rows = make([]*uint16, 2*splitKeys+kern.FetchRows)
 	p.keys, errs[0] = carve[uint8](&d.mem, 2*splitKeys*dim)
 	p.values, errs[1] = carve[uint8](&d.mem, 2*splitKeys*dim)
-	p.tile, errs[2] = carve[uint8](&d.mem, kern.RowsScratch(max(dim, splitKeys)))
+	p.tile, errs[2] = carve[uint8](&d.mem, kern.RowsScratch(d.tileTokens()*d.group(), max(dim, splitKeys)))
 	p.none, errs[3] = carve[uint16](&d.mem, dim)
 	if !d.rounds() {
 		p.rest, errs[4] = carve[float32](&d.mem, d.tileTokens()*d.group()*max(dim, splitKeys))

@@ -75,13 +75,14 @@ func bf16Asm(l Level, T, G int, w, a *byte, nb, size int, y *float32) {
 	bf16Kernel(l, T, G, w, a, nb, size, y)
 }
 
-// bf16TilesAsm multiplies with T rows in one of the machine's tiles, or two.
-func bf16TilesAsm(config *[64]byte, w, a *byte, nb, T, groups, size int, y *float32, ldy int) {
-	if T <= maxTile {
-		bf16Tiles1AMX(&config[0], w, a, nb, 2*bf16Block*T, groups, size, y, 4*ldy)
+// bf16TilesAsm runs a product in one of the machine's tiles of activations, or two at a time.
+func bf16TilesAsm(p *tileProduct) {
+	config, c, row := &tileConfigs[p.rows-1][0], unsafe.SliceData(p.c), 2*bf16Block*p.rows
+	if p.rows <= maxTile {
+		bf16TilesShortAMX(config, &p.w[0], &p.a[0], p.nb, row, p.groups, p.size, p.tiles, p.step, c, 4*p.ldc, &p.y[0], 4*p.ldy)
 		return
 	}
-	bf16Tiles2AMX(&config[0], w, a, nb, 2*bf16Block*T, groups, size, y, 4*ldy)
+	bf16TilesTallAMX(config, &p.w[0], &p.a[0], p.nb, row, p.groups, p.size, p.tiles, p.step, c, 4*p.ldc, &p.y[0], 4*p.ldy)
 }
 
 // packKeysAsm and packValuesAsm have kernels for AVX-512 only.

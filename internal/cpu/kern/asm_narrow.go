@@ -14,7 +14,7 @@ func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float3
 	panic(noKernels)
 }
 
-func bf16TilesAsm(*[64]byte, *byte, *byte, int, int, int, int, *float32, int) { panic(noKernels) }
+func bf16TilesAsm(*tileProduct) { panic(noKernels) }
 
 func weightsAsm(*uint64, *float32, int, float64, float64, float32, uint64, uint64) (int, uint64) {
 	panic(noKernels)

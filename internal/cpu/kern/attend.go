@@ -78,8 +78,8 @@ func packValuesGo(dst []byte, rows []*uint16, dim int) (finite bool) {
 	return finite
 }
 
-// RowsScratch is the bytes of scratch that MulRows needs for rows of n elements.
-func RowsScratch(n int) int { return 2 * maxTileAMX * n }
+// RowsScratch is the bytes of scratch that MulRows needs for so many rows of n elements.
+func RowsScratch(rows, n int) int { return 4 * max(rows, maxTile) * n }
 
 // MulRows computes dst[t·ldd+r] = row r of the packed groups · x[t·ldx:] rounded to BF16, for
 // rows of n elements, whole blocks, and so many of x.
@@ -88,21 +88,25 @@ func MulRows(l Level, dst []float32, ldd int, x []float32, ldx, rows, n int, pac
 	_, _, _ = packed[:groups*size], x[:(rows-1)*ldx+n], dst[:(rows-1)*ldd+groups*groupRows]
 	var results [maxTile * groupRows]float32
 	for first := 0; first < rows; {
-		count := l.bf16Rows(rows - first)
-		tile := scratch[:count*l.BF16Bytes(n)]
-		for t := range count {
-			l.roundBF16(tile, count, t, x[(first+t)*ldx:][:n])
+		count, tiles := l.bf16Rows(rows-first), 1
+		if l == AMX {
+			tiles = (rows - first) / count
+		}
+		bytes := count * l.BF16Bytes(n)
+		for t := range tiles * count {
+			l.roundBF16(scratch[t/count*bytes:], count, t%count, x[(first+t)*ldx:][:n])
 		}
 		if l == AMX {
-			bf16AMX(packed, size, groups, tile, nb, count, dst[first*ldd:], ldd)
+			product := tileProduct{w: packed, a: scratch, nb: nb, rows: count, groups: groups, size: size, tiles: tiles, step: bytes, y: dst[first*ldd:], ldy: ldd}
+			product.run()
 		}
 		for g := 0; g < groups && l != AMX; g++ {
-			l.bf16Tile(packed[g*size:], size, 1, tile, nb, count, results[:])
+			l.bf16Tile(packed[g*size:], size, 1, scratch[:bytes], nb, count, results[:])
 			for t := range count {
 				copy(dst[(first+t)*ldd+g*groupRows:], results[t*groupRows:][:groupRows])
 			}
 		}
-		first += count
+		first += tiles * count
 	}
 }
 

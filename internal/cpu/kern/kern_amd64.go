@@ -1479,15 +1479,15 @@ func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, y *float32)
 //go:noescape
 func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, y *float32)
 
-// bf16Tiles1AMX multiplies groups of BF16 rows, size bytes apart, with 1 tiles of activations, nb blocks of 32 of rowBytes each; see bf16Go. Rows of y are ldy bytes apart.
+// bf16TilesShortAMX adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.
 //
 //go:noescape
-func bf16Tiles1AMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, y *float32, ldy int)
+func bf16TilesShortAMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, tiles int, step int, c *float32, ldc int, y *float32, ldy int)
 
-// bf16Tiles2AMX multiplies groups of BF16 rows, size bytes apart, with 2 tiles of activations, nb blocks of 32 of rowBytes each; see bf16Go. Rows of y are ldy bytes apart.
+// bf16TilesTallAMX adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.
 //
 //go:noescape
-func bf16Tiles2AMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, y *float32, ldy int)
+func bf16TilesTallAMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, tiles int, step int, c *float32, ldc int, y *float32, ldy int)
 
 // packKeysAVX512 packs groups of 16 rows of BF16, each of blocks of 32 elements, word by word; see packKeysGo. It prefetches the rows fetchRows further on.
 //

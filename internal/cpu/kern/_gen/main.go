@@ -71,8 +71,8 @@ func main() {
 		peak(isa, "F32")
 	}
 	bf16All()
-	amxBF16(1)
-	amxBF16(2)
+	amxBF16(false)
+	amxBF16(true)
 	packKeys()
 	packValues()
 	peak(avx512, "BF16")
