@@ -10,8 +10,8 @@ import (
 
 // On machines with tiles, attention with keys and values in BF16 is products of row groups
 // (kern/attend.go): of each piece the keys, then the values, are packed once for all queries of a
-// tile. Queries and weights of values become BF16 where activations do; elsewhere they are two
-// BF16 each, one for what the other leaves, and 16 bits count.
+// tile; a token alone takes them as they lie. Queries and weights of values become BF16, so this
+// is for models whose activations do.
 //
 // Sums go by blocks of 32 tokens from position 0, so that a query's own bits do not depend on
 // what its tile sees: tokens that it does not see have the weight 0, which adds nothing.
@@ -22,13 +22,14 @@ type packing struct {
 	keys   []uint8   // [splitKeys, HeadDim] packed
 	values []uint8
 	tile   []uint8   // of kern.MulRows
-	rest   []float32 // [tile queries, splitKeys or HeadDim] second products; nil = one is enough
+	halves []uint16  // [16, HeadDim] queries of a token alone
+	groups []*uint16 // [splitKeys / 16 + kern.KeysGroups] keys of it
 	none   []uint16  // a row that nobody sees
 }
 
 // packs reports whether attention is products of row groups.
 func (d *Device) packs() bool {
-	return kern.HasTiles() && d.cfg.KV == tensor.BF16 && d.spec.HeadDim%kern.AttendBlock == 0
+	return kern.HasTiles() && d.rounds() && !d.cfg.Exact && d.cfg.KV == tensor.BF16 && d.spec.HeadDim%kern.AttendBlock == 0
 }
 
 // reserve takes the memory of a packing.
@@ -38,14 +39,13 @@ func (p *packing) reserve(d *Device) error {
 	}
 	dim := d.spec.HeadDim
 	var errs [5]error
+	p.groups = make([]*uint16, splitKeys/groupKeys+kern.KeysGroups)
 	p.rows = make([]*uint16, 2*splitKeys+kern.FetchRows)
 	p.keys, errs[0] = carve[uint8](&d.mem, 2*splitKeys*dim)
 	p.values, errs[1] = carve[uint8](&d.mem, 2*splitKeys*dim)
 	p.tile, errs[2] = carve[uint8](&d.mem, kern.RowsScratch(d.tileTokens()*d.group(), max(dim, splitKeys)))
 	p.none, errs[3] = carve[uint16](&d.mem, dim)
-	if !d.rounds() {
-		p.rest, errs[4] = carve[float32](&d.mem, d.tileTokens()*d.group()*max(dim, splitKeys))
-	}
+	p.halves, errs[4] = carve[uint16](&d.mem, groupKeys*dim)
 	return errors.Join(errs[:]...)
 }
 
@@ -57,11 +57,31 @@ func (d *Device) attendPacked(mem *scratch, tile queryTile, begin, end, head, sp
 	base := lo &^ (kern.AttendBlock - 1)
 	count := (hi - base + kern.AttendBlock - 1) &^ (kern.AttendBlock - 1)
 	d.listRows(mem, tile, head, base, lo, hi, count)
+	if d.alone(begin, end) {
+		d.attendAlone(mem, tile, begin, head, split, base, count, out)
+		return
+	}
 
 	kern.PackKeys(level, pack.keys, pack.rows[:count+kern.FetchRows], dim)
 	d.scaleQueries(mem, tile, begin, end, head)
 	rows, queries := (end-begin)*group, mem.queries[begin*group*dim:]
-	d.product(mem, mem.scores, splitKeys, queries, dim, rows, dim, pack.keys, count/groupKeys)
+	kern.MulRows(level, mem.scores, splitKeys, queries, dim, rows, dim, pack.keys, count/groupKeys, pack.tile)
+	d.softmax(mem, tile, begin, split, base, rows, count, out)
+
+	finite := kern.PackValues(level, pack.values, pack.rows[count:2*count+kern.FetchRows], dim)
+	if !finite && end-begin > 1 { // 0 times infinity: each token may meet what it sees, and nothing else
+		for token := begin; token < end; token++ {
+			d.attendPacked(mem, tile, token, token+1, head, split, out)
+		}
+		return
+	}
+	kern.MulRows(level, out.acc[begin*group*dim:], dim, mem.scores, splitKeys, rows, count, pack.values, dim/groupKeys, pack.tile)
+}
+
+// softmax makes weights of the scores of so many queries from token begin on, 0 for keys that a
+// token does not see.
+func (d *Device) softmax(mem *scratch, tile queryTile, begin, split, base, rows, count int, out piece) {
+	group, level := d.group(), d.opt.Level
 	for i := range rows {
 		query, scores := begin*group+i, mem.scores[i*splitKeys:][:count]
 		from, to := d.sees(tile, begin+i/group, split)
@@ -71,15 +91,53 @@ func (d *Device) attendPacked(mem *scratch, tile queryTile, begin, end, head, sp
 		clear(scores[:from-base])
 		clear(scores[to-base:])
 	}
+}
 
-	finite := kern.PackValues(level, pack.values, pack.rows[count:2*count+kern.FetchRows], dim)
-	if !finite && end-begin > 1 { // 0 times infinity: each token may meet what it sees, and nothing else
-		for token := begin; token < end; token++ {
-			d.attendPacked(mem, tile, token, token+1, head, split, out)
-		}
-		return
+// alone reports whether the tokens begin..end-1 are one that needs nothing packed.
+func (d *Device) alone(begin, end int) bool {
+	return end-begin == 1 && d.opt.Level.OneToken(d.group()) && d.lim.BlockSize%groupKeys == 0
+}
+
+// attendAlone is attendPacked for one token, in the same bits: keys are tiles as they lie, its
+// queries what is packed for them, and values are multiplied as they lie.
+func (d *Device) attendAlone(mem *scratch, tile queryTile, token, head, split, base, count int, out piece) {
+	dim, group, level, pack := d.spec.HeadDim, d.group(), d.opt.Level, &mem.packing
+	d.packQueries(mem, tile, token, head)
+	lo, hi := d.sees(tile, token, split)
+	d.listGroups(mem, tile, head, lo, hi, base, count)
+	kern.Keys(mem.scores, splitKeys, pack.keys, pack.groups[:count/groupKeys+kern.KeysGroups], dim)
+	d.softmax(mem, tile, token, split, base, group, count, out)
+	for query := range group {
+		kern.AsBF16(level, mem.scores[query*splitKeys:][:count])
 	}
-	d.product(mem, out.acc[begin*group*dim:], dim, mem.scores, splitKeys, rows, count, pack.values, dim/groupKeys)
+	kern.WeighRows(out.acc[token*group*dim:], group, dim, mem.scores, splitKeys, pack.rows[count:2*count+kern.FetchRows])
+}
+
+// packQueries packs the queries of a token.
+func (d *Device) packQueries(mem *scratch, tile queryTile, token, head int) {
+	dim, group, level, pack := d.spec.HeadDim, d.group(), d.opt.Level, &mem.packing
+	d.scaleQueries(mem, tile, token, token+1, head)
+	kern.ToBF16(level, pack.halves[:group*dim], mem.queries[token*group*dim:][:group*dim])
+	var rows [groupKeys + kern.FetchRows]*uint16
+	for i := range rows {
+		rows[i] = unsafe.SliceData(pack.none)
+	}
+	d.listRun(rows[:group], pack.halves, 0)
+	kern.PackKeys(level, pack.keys, rows[:], dim)
+}
+
+// listGroups lists groups of the keys base..base+count-1 of a head, of which lo..hi-1 are seen,
+// and behind them of values. Where nobody sees a group it is one that somebody does.
+func (d *Device) listGroups(mem *scratch, tile queryTile, head, lo, hi, base, count int) {
+	groups, kv, n := mem.packing.groups, &d.kv[d.op.layer], count/groupKeys
+	for i := range n + kern.KeysGroups {
+		pool := kv.k.half
+		if i >= n {
+			pool = kv.v.half
+		}
+		key := min(max(base+i%n*groupKeys, lo), hi-1)
+		groups[i] = &pool[d.at(tile, head, key-key%groupKeys)]
+	}
 }
 
 // groupKeys is the rows of a row group.
@@ -119,21 +177,5 @@ func (d *Device) listRun(rows []*uint16, pool []uint16, at int) {
 	pool = pool[at:][:len(rows)*dim]
 	for i := range rows {
 		rows[i] = &pool[i*dim]
-	}
-}
-
-// product is kern.MulRows, with what rounding leaves of x where that counts. It changes x then.
-func (d *Device) product(mem *scratch, dst []float32, ldd int, x []float32, ldx, rows, n int, packed []byte, groups int) {
-	level, pack, width := d.opt.Level, &mem.packing, groups*groupKeys
-	kern.MulRows(level, dst, ldd, x, ldx, rows, n, packed, groups, pack.tile)
-	if pack.rest == nil {
-		return
-	}
-	for row := range rows {
-		kern.LessBF16(level, x[row*ldx:][:n])
-	}
-	kern.MulRows(level, pack.rest, width, x, ldx, rows, n, packed, groups, pack.tile)
-	for row := range rows {
-		kern.Add(level, dst[row*ldd:][:width], pack.rest[row*width:][:width])
 	}
 }

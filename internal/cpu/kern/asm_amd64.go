@@ -94,12 +94,30 @@ func packValuesAsm(dst *byte, rows **uint16, pairs, columns, size int) (finite b
 	return packValuesAVX512(dst, (**byte)(unsafe.Pointer(rows)), pairs, columns, size) == 0
 }
 
-func lessBF16Asm(l Level, x *float32, n int) {
+func keysAsm(queries *byte, groups **uint16, n, blocks, stride int, scratch *byte, y *float32, ldy int) {
+	keysAMX(&tileConfigs[groupRows-1][0], queries, (**byte)(unsafe.Pointer(groups)), n, blocks, stride, scratch, y, ldy)
+}
+
+func weighRowsAsm(heads int, acc *float32, lda int, p *float32, ldp int, rows **uint16, blocks, columns int) {
+	at := (**byte)(unsafe.Pointer(rows))
+	switch heads {
+	case 1:
+		weighRows1AVX512(acc, lda, p, ldp, at, blocks, columns)
+	case 2:
+		weighRows2AVX512(acc, lda, p, ldp, at, blocks, columns)
+	case 3:
+		weighRows3AVX512(acc, lda, p, ldp, at, blocks, columns)
+	case 4:
+		weighRows4AVX512(acc, lda, p, ldp, at, blocks, columns)
+	}
+}
+
+func asBF16Asm(l Level, x *float32, n int) {
 	if l.wide() {
-		lessBF16AVX512(x, n)
+		asBF16AVX512(x, n)
 		return
 	}
-	lessBF16AVX2(x, n)
+	asBF16AVX2(x, n)
 }
 
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.

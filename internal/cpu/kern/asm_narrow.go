@@ -24,4 +24,8 @@ func packKeysAsm(*byte, **uint16, int, int) { panic(noKernels) }
 
 func packValuesAsm(*byte, **uint16, int, int, int) bool { panic(noKernels) }
 
-func lessBF16Asm(Level, *float32, int) { panic(noKernels) }
+func asBF16Asm(Level, *float32, int) { panic(noKernels) }
+
+func keysAsm(*byte, **uint16, int, int, int, *byte, *float32, int) { panic(noKernels) }
+
+func weighRowsAsm(int, *float32, int, *float32, int, **uint16, int, int) { panic(noKernels) }

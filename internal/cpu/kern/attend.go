@@ -110,18 +110,41 @@ func MulRows(l Level, dst []float32, ldd int, x []float32, ldx, rows, n int, pac
 	}
 }
 
-// LessBF16 takes from each x what it is rounded to in BF16: what another product makes up for.
-func LessBF16(l Level, x []float32) {
-	whole := l.whole(len(x))
-	if whole > 0 {
-		lessBF16Asm(l, &x[0], whole)
-	}
-	lessBF16Go(x[whole:])
+// KeysGroups is how many groups of 16 keys further on Keys asks memory for.
+const KeysGroups = FetchRows / groupRows
+
+// OneToken reports whether the level has Keys and WeighRows, which a token alone need not pack
+// keys and values for, with so many queries.
+func (l Level) OneToken(queries int) bool { return l == AMX && queries <= groupRows }
+
+// Keys computes dst[r·ldd+j] = row r of queries, a packed group, · key j, the bits being those of
+// MulRows. Each of groups points to 16 keys of dim elements, one behind the other; behind them are
+// KeysGroups more, which are asked for only.
+func Keys(dst []float32, ldd int, queries []byte, groups []*uint16, dim int) {
+	n := len(groups) - KeysGroups
+	_, _ = queries[:2*groupRows*dim], dst[:(groupRows-1)*ldd+n*groupRows]
+	var turned [4 * groupRows * groupRows]byte
+	keysAsm(&queries[0], &groups[0], n, dim/bf16Block, 2*dim, &turned[0], &dst[0], 4*ldd)
 }
 
-// lessBF16Go defines LessBF16.
-func lessBF16Go(x []float32) {
-	for i, v := range x {
-		x[i] = v - tensor.BF16ToFloat(tensor.ToBF16(v))
+// WeighRows computes acc[h] = Σ_j p[h·ldp+j]·row j of dim elements, whole blocks, the bits being
+// those of MulRows; p are BF16. Rows are whole blocks, and behind them are FetchRows more, which
+// are asked for only.
+func WeighRows(acc []float32, heads, dim int, p []float32, ldp int, rows []*uint16) {
+	n := len(rows) - FetchRows
+	_, _ = acc[:heads*dim], p[:(heads-1)*ldp+n]
+	for h := 0; h < heads; h += weighHeads {
+		weighRowsAsm(min(heads-h, weighHeads), &acc[h*dim], 4*dim, &p[h*ldp], 4*ldp, &rows[0], n/bf16Block, dim/bf16Block)
+	}
+}
+
+// AsBF16 rounds each x to BF16.
+func AsBF16(l Level, x []float32) {
+	whole := l.whole(len(x))
+	if whole > 0 {
+		asBF16Asm(l, &x[0], whole)
+	}
+	for i, v := range x[whole:] {
+		x[whole+i] = tensor.BF16ToFloat(tensor.ToBF16(v))
 	}
 }

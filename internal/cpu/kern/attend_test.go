@@ -105,19 +105,19 @@ func TestPackValuesFinite(t *testing.T) {
 	}
 }
 
-// TestLessBF16: what is left is exact.
-func TestLessBF16(t *testing.T) {
+// TestAsBF16: rounding is that of tensor.ToBF16, and a NaN stays none or one.
+func TestAsBF16(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for _, l := range levels() {
 		if l.neon() {
 			continue
 		}
 		x := randomFloats(rng, 83)
-		rest := slices.Clone(x)
-		LessBF16(l, rest)
+		rounded := slices.Clone(x)
+		AsBF16(l, rounded)
 		for i, v := range x {
-			if want := v - tensor.BF16ToFloat(tensor.ToBF16(v)); rest[i] != want {
-				t.Errorf("%v: %v leaves %v, want %v", l, v, rest[i], want)
+			if want := tensor.BF16ToFloat(tensor.ToBF16(v)); rounded[i] != want {
+				t.Errorf("%v: %v becomes %v, want %v", l, v, rounded[i], want)
 			}
 		}
 	}

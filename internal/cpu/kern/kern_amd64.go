@@ -1019,10 +1019,10 @@ func largestAVX2(x *float32, n int) float32
 //go:noescape
 func toE4M3AVX2(dst *uint8, x *float32, n int, k float32)
 
-// lessBF16AVX2 takes from each x what it is rounded to in BF16; n is a multiple of 16.
+// asBF16AVX2 rounds to nearest even; n is a multiple of 16.
 //
 //go:noescape
-func lessBF16AVX2(x *float32, n int)
+func asBF16AVX2(x *float32, n int)
 
 // peakInt8AVX2 runs n times twelve multiply-adds within registers.
 //
@@ -1309,10 +1309,10 @@ func largestAVX512(x *float32, n int) float32
 //go:noescape
 func toE4M3AVX512(dst *uint8, x *float32, n int, k float32)
 
-// lessBF16AVX512 takes from each x what it is rounded to in BF16; n is a multiple of 16.
+// asBF16AVX512 rounds to nearest even; n is a multiple of 16.
 //
 //go:noescape
-func lessBF16AVX512(x *float32, n int)
+func asBF16AVX512(x *float32, n int)
 
 // peakInt8AVX512 runs n times twelve multiply-adds within registers.
 //
@@ -1498,6 +1498,31 @@ func packKeysAVX512(dst *byte, rows **byte, groups int, blocks int)
 //
 //go:noescape
 func packValuesAVX512(dst *byte, rows **byte, pairs int, columns int, size int) uint32
+
+// keysAMX multiplies groups of 16 keys of BF16, rows of blocks of 32 elements that lie stride bytes apart, with a row group of queries: 16 rows of y, ldy bytes apart, one for each query. It prefetches the groups fetchRows further on. scratch has 1 KB.
+//
+//go:noescape
+func keysAMX(config *byte, q *byte, keys **byte, groups int, blocks int, stride int, scratch *byte, y *float32, ldy int)
+
+// weighRows1AVX512 computes 1 rows of sums of rows of BF16 by weights that are BF16, blocks of 32 rows of columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighRows1AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+
+// weighRows2AVX512 computes 2 rows of sums of rows of BF16 by weights that are BF16, blocks of 32 rows of columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighRows2AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+
+// weighRows3AVX512 computes 3 rows of sums of rows of BF16 by weights that are BF16, blocks of 32 rows of columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighRows3AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+
+// weighRows4AVX512 computes 4 rows of sums of rows of BF16 by weights that are BF16, blocks of 32 rows of columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighRows4AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
 
 // peakBF16AVX512 runs n times twelve multiply-adds within registers.
 //

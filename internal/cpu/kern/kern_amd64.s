@@ -32917,33 +32917,33 @@ loop:
 	VZEROUPPER
 	RET
 
-DATA lessRoundAVX2<>+0(SB)/4, $0x00007fff
-DATA lessRoundAVX2<>+4(SB)/4, $0x00007fff
-DATA lessRoundAVX2<>+8(SB)/4, $0x00007fff
-DATA lessRoundAVX2<>+12(SB)/4, $0x00007fff
-DATA lessRoundAVX2<>+16(SB)/4, $0x00007fff
-DATA lessRoundAVX2<>+20(SB)/4, $0x00007fff
-DATA lessRoundAVX2<>+24(SB)/4, $0x00007fff
-DATA lessRoundAVX2<>+28(SB)/4, $0x00007fff
-GLOBL lessRoundAVX2<>(SB), RODATA|NOPTR, $32
+DATA asBF16RoundAVX2<>+0(SB)/4, $0x00007fff
+DATA asBF16RoundAVX2<>+4(SB)/4, $0x00007fff
+DATA asBF16RoundAVX2<>+8(SB)/4, $0x00007fff
+DATA asBF16RoundAVX2<>+12(SB)/4, $0x00007fff
+DATA asBF16RoundAVX2<>+16(SB)/4, $0x00007fff
+DATA asBF16RoundAVX2<>+20(SB)/4, $0x00007fff
+DATA asBF16RoundAVX2<>+24(SB)/4, $0x00007fff
+DATA asBF16RoundAVX2<>+28(SB)/4, $0x00007fff
+GLOBL asBF16RoundAVX2<>(SB), RODATA|NOPTR, $32
 
-DATA lessLastAVX2<>+0(SB)/4, $0x00000001
-DATA lessLastAVX2<>+4(SB)/4, $0x00000001
-DATA lessLastAVX2<>+8(SB)/4, $0x00000001
-DATA lessLastAVX2<>+12(SB)/4, $0x00000001
-DATA lessLastAVX2<>+16(SB)/4, $0x00000001
-DATA lessLastAVX2<>+20(SB)/4, $0x00000001
-DATA lessLastAVX2<>+24(SB)/4, $0x00000001
-DATA lessLastAVX2<>+28(SB)/4, $0x00000001
-GLOBL lessLastAVX2<>(SB), RODATA|NOPTR, $32
+DATA asBF16LastAVX2<>+0(SB)/4, $0x00000001
+DATA asBF16LastAVX2<>+4(SB)/4, $0x00000001
+DATA asBF16LastAVX2<>+8(SB)/4, $0x00000001
+DATA asBF16LastAVX2<>+12(SB)/4, $0x00000001
+DATA asBF16LastAVX2<>+16(SB)/4, $0x00000001
+DATA asBF16LastAVX2<>+20(SB)/4, $0x00000001
+DATA asBF16LastAVX2<>+24(SB)/4, $0x00000001
+DATA asBF16LastAVX2<>+28(SB)/4, $0x00000001
+GLOBL asBF16LastAVX2<>(SB), RODATA|NOPTR, $32
 
-// func lessBF16AVX2(x *float32, n int)
+// func asBF16AVX2(x *float32, n int)
 // Requires: AVX, AVX2
-TEXT ·lessBF16AVX2(SB), NOSPLIT, $0-16
+TEXT ·asBF16AVX2(SB), NOSPLIT, $0-16
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
-	VPBROADCASTD lessRoundAVX2<>+0(SB), Y0
-	VPBROADCASTD lessLastAVX2<>+0(SB), Y1
+	VPBROADCASTD asBF16RoundAVX2<>+0(SB), Y0
+	VPBROADCASTD asBF16LastAVX2<>+0(SB), Y1
 	VPBROADCASTD highHalf<>+0(SB), Y2
 
 loop:
@@ -32953,16 +32953,14 @@ loop:
 	VPADDD  Y0, Y4, Y4
 	VPADDD  Y3, Y4, Y4
 	VPAND   Y2, Y4, Y4
-	VSUBPS  Y4, Y3, Y3
-	VMOVUPS Y3, (AX)
+	VMOVUPS Y4, (AX)
 	VMOVUPS 32(AX), Y3
 	VPSRLD  $0x10, Y3, Y4
 	VPAND   Y1, Y4, Y4
 	VPADDD  Y0, Y4, Y4
 	VPADDD  Y3, Y4, Y4
 	VPAND   Y2, Y4, Y4
-	VSUBPS  Y4, Y3, Y3
-	VMOVUPS Y3, 32(AX)
+	VMOVUPS Y4, 32(AX)
 	ADDQ    $0x40, AX
 	SUBQ    $0x10, CX
 	JNZ     loop
@@ -39618,33 +39616,33 @@ loop:
 	VZEROUPPER
 	RET
 
-DATA lessRoundAVX512<>+0(SB)/4, $0x00007fff
-DATA lessRoundAVX512<>+4(SB)/4, $0x00007fff
-DATA lessRoundAVX512<>+8(SB)/4, $0x00007fff
-DATA lessRoundAVX512<>+12(SB)/4, $0x00007fff
-DATA lessRoundAVX512<>+16(SB)/4, $0x00007fff
-DATA lessRoundAVX512<>+20(SB)/4, $0x00007fff
-DATA lessRoundAVX512<>+24(SB)/4, $0x00007fff
-DATA lessRoundAVX512<>+28(SB)/4, $0x00007fff
-GLOBL lessRoundAVX512<>(SB), RODATA|NOPTR, $32
+DATA asBF16RoundAVX512<>+0(SB)/4, $0x00007fff
+DATA asBF16RoundAVX512<>+4(SB)/4, $0x00007fff
+DATA asBF16RoundAVX512<>+8(SB)/4, $0x00007fff
+DATA asBF16RoundAVX512<>+12(SB)/4, $0x00007fff
+DATA asBF16RoundAVX512<>+16(SB)/4, $0x00007fff
+DATA asBF16RoundAVX512<>+20(SB)/4, $0x00007fff
+DATA asBF16RoundAVX512<>+24(SB)/4, $0x00007fff
+DATA asBF16RoundAVX512<>+28(SB)/4, $0x00007fff
+GLOBL asBF16RoundAVX512<>(SB), RODATA|NOPTR, $32
 
-DATA lessLastAVX512<>+0(SB)/4, $0x00000001
-DATA lessLastAVX512<>+4(SB)/4, $0x00000001
-DATA lessLastAVX512<>+8(SB)/4, $0x00000001
-DATA lessLastAVX512<>+12(SB)/4, $0x00000001
-DATA lessLastAVX512<>+16(SB)/4, $0x00000001
-DATA lessLastAVX512<>+20(SB)/4, $0x00000001
-DATA lessLastAVX512<>+24(SB)/4, $0x00000001
-DATA lessLastAVX512<>+28(SB)/4, $0x00000001
-GLOBL lessLastAVX512<>(SB), RODATA|NOPTR, $32
+DATA asBF16LastAVX512<>+0(SB)/4, $0x00000001
+DATA asBF16LastAVX512<>+4(SB)/4, $0x00000001
+DATA asBF16LastAVX512<>+8(SB)/4, $0x00000001
+DATA asBF16LastAVX512<>+12(SB)/4, $0x00000001
+DATA asBF16LastAVX512<>+16(SB)/4, $0x00000001
+DATA asBF16LastAVX512<>+20(SB)/4, $0x00000001
+DATA asBF16LastAVX512<>+24(SB)/4, $0x00000001
+DATA asBF16LastAVX512<>+28(SB)/4, $0x00000001
+GLOBL asBF16LastAVX512<>(SB), RODATA|NOPTR, $32
 
-// func lessBF16AVX512(x *float32, n int)
+// func asBF16AVX512(x *float32, n int)
 // Requires: AVX, AVX512F
-TEXT ·lessBF16AVX512(SB), NOSPLIT, $0-16
+TEXT ·asBF16AVX512(SB), NOSPLIT, $0-16
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
-	VPBROADCASTD lessRoundAVX512<>+0(SB), Z0
-	VPBROADCASTD lessLastAVX512<>+0(SB), Z1
+	VPBROADCASTD asBF16RoundAVX512<>+0(SB), Z0
+	VPBROADCASTD asBF16LastAVX512<>+0(SB), Z1
 	VPBROADCASTD highHalf<>+0(SB), Z2
 
 loop:
@@ -39654,8 +39652,7 @@ loop:
 	VPADDD  Z0, Z4, Z4
 	VPADDD  Z3, Z4, Z4
 	VPANDD  Z2, Z4, Z4
-	VSUBPS  Z4, Z3, Z3
-	VMOVUPS Z3, (AX)
+	VMOVUPS Z4, (AX)
 	ADDQ    $0x40, AX
 	SUBQ    $0x10, CX
 	JNZ     loop
@@ -49291,6 +49288,830 @@ column:
 	VPCMPUW      $0x05, Z0, Z2, K1
 	KMOVD        K1, AX
 	MOVL         AX, ret+40(FP)
+	VZEROUPPER
+	RET
+
+// func keysAMX(config *byte, q *byte, keys **byte, groups int, blocks int, stride int, scratch *byte, y *float32, ldy int)
+// Requires: AMX_TILE, AVX, AVX512F, AVX512VL, MMX+
+TEXT ·keysAMX(SB), NOSPLIT, $0-72
+	MOVQ      config+0(FP), AX
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0x44; BYTE $0x20; BYTE $0x00 // LDTILECFG (AX)
+	MOVQ      keys+16(FP), AX
+	MOVQ      groups+24(FP), CX
+	MOVQ      stride+40(FP), DX
+	MOVQ      y+56(FP), BX
+	MOVQ      $0x00000040, SI
+
+group:
+	MOVQ     (AX), DI
+	MOVQ     32(AX), R8
+	MOVQ     q+8(FP), R9
+	MOVQ     blocks+32(FP), R10
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO $0x00
+
+block:
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x64; BYTE $0x17; BYTE $0x00 // TILELOADD    (DI)(DX*1), $0x04
+	BYTE $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0x74; BYTE $0x31; BYTE $0x00 // TILELOADD    (R9)(SI*1), $0x06
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4a; BYTE $0x5c; BYTE $0xc4 // TDPBF16PS    $0x06, $0x04, $0x00
+	PREFETCHT0   (R8)
+	PREFETCHT0   64(R8)
+	PREFETCHT0   128(R8)
+	PREFETCHT0   192(R8)
+	PREFETCHT0   256(R8)
+	PREFETCHT0   320(R8)
+	PREFETCHT0   384(R8)
+	PREFETCHT0   448(R8)
+	PREFETCHT0   512(R8)
+	PREFETCHT0   576(R8)
+	PREFETCHT0   640(R8)
+	PREFETCHT0   704(R8)
+	PREFETCHT0   768(R8)
+	PREFETCHT0   832(R8)
+	PREFETCHT0   896(R8)
+	PREFETCHT0   960(R8)
+	ADDQ         $0x00000400, R8
+	ADDQ         $0x40, DI
+	ADDQ         $0x00000400, R9
+	DECQ         R10
+	JNZ          block
+	MOVQ         scratch+48(FP), DI
+	MOVQ         ldy+64(FP), R9
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILESTORED   $0x00, (DI)(SI*1)
+	MOVQ         BX, R8
+	VMOVDQU32    (DI), X0
+	VINSERTI32X4 $0x01, 256(DI), Z0, Z0
+	VINSERTI32X4 $0x02, 512(DI), Z0, Z0
+	VINSERTI32X4 $0x03, 768(DI), Z0, Z0
+	VMOVDQU32    64(DI), X1
+	VINSERTI32X4 $0x01, 320(DI), Z1, Z1
+	VINSERTI32X4 $0x02, 576(DI), Z1, Z1
+	VINSERTI32X4 $0x03, 832(DI), Z1, Z1
+	VMOVDQU32    128(DI), X2
+	VINSERTI32X4 $0x01, 384(DI), Z2, Z2
+	VINSERTI32X4 $0x02, 640(DI), Z2, Z2
+	VINSERTI32X4 $0x03, 896(DI), Z2, Z2
+	VMOVDQU32    192(DI), X3
+	VINSERTI32X4 $0x01, 448(DI), Z3, Z3
+	VINSERTI32X4 $0x02, 704(DI), Z3, Z3
+	VINSERTI32X4 $0x03, 960(DI), Z3, Z3
+	VPUNPCKLDQ   Z1, Z0, Z4
+	VPUNPCKLDQ   Z3, Z2, Z5
+	VPUNPCKHDQ   Z1, Z0, Z6
+	VPUNPCKHDQ   Z3, Z2, Z7
+	VPUNPCKLQDQ  Z5, Z4, Z8
+	VPUNPCKHQDQ  Z5, Z4, Z4
+	VPUNPCKLQDQ  Z7, Z6, Z5
+	VPUNPCKHQDQ  Z7, Z6, Z6
+	VMOVDQU32    Z8, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z4, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z5, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z6, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    16(DI), X9
+	VINSERTI32X4 $0x01, 272(DI), Z9, Z9
+	VINSERTI32X4 $0x02, 528(DI), Z9, Z9
+	VINSERTI32X4 $0x03, 784(DI), Z9, Z9
+	VMOVDQU32    80(DI), X10
+	VINSERTI32X4 $0x01, 336(DI), Z10, Z10
+	VINSERTI32X4 $0x02, 592(DI), Z10, Z10
+	VINSERTI32X4 $0x03, 848(DI), Z10, Z10
+	VMOVDQU32    144(DI), X11
+	VINSERTI32X4 $0x01, 400(DI), Z11, Z11
+	VINSERTI32X4 $0x02, 656(DI), Z11, Z11
+	VINSERTI32X4 $0x03, 912(DI), Z11, Z11
+	VMOVDQU32    208(DI), X12
+	VINSERTI32X4 $0x01, 464(DI), Z12, Z12
+	VINSERTI32X4 $0x02, 720(DI), Z12, Z12
+	VINSERTI32X4 $0x03, 976(DI), Z12, Z12
+	VPUNPCKLDQ   Z10, Z9, Z4
+	VPUNPCKLDQ   Z12, Z11, Z5
+	VPUNPCKHDQ   Z10, Z9, Z6
+	VPUNPCKHDQ   Z12, Z11, Z7
+	VPUNPCKLQDQ  Z5, Z4, Z8
+	VPUNPCKHQDQ  Z5, Z4, Z4
+	VPUNPCKLQDQ  Z7, Z6, Z5
+	VPUNPCKHQDQ  Z7, Z6, Z6
+	VMOVDQU32    Z8, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z4, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z5, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z6, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    32(DI), X13
+	VINSERTI32X4 $0x01, 288(DI), Z13, Z13
+	VINSERTI32X4 $0x02, 544(DI), Z13, Z13
+	VINSERTI32X4 $0x03, 800(DI), Z13, Z13
+	VMOVDQU32    96(DI), X14
+	VINSERTI32X4 $0x01, 352(DI), Z14, Z14
+	VINSERTI32X4 $0x02, 608(DI), Z14, Z14
+	VINSERTI32X4 $0x03, 864(DI), Z14, Z14
+	VMOVDQU32    160(DI), X15
+	VINSERTI32X4 $0x01, 416(DI), Z15, Z15
+	VINSERTI32X4 $0x02, 672(DI), Z15, Z15
+	VINSERTI32X4 $0x03, 928(DI), Z15, Z15
+	VMOVDQU32    224(DI), X16
+	VINSERTI32X4 $0x01, 480(DI), Z16, Z16
+	VINSERTI32X4 $0x02, 736(DI), Z16, Z16
+	VINSERTI32X4 $0x03, 992(DI), Z16, Z16
+	VPUNPCKLDQ   Z14, Z13, Z4
+	VPUNPCKLDQ   Z16, Z15, Z5
+	VPUNPCKHDQ   Z14, Z13, Z6
+	VPUNPCKHDQ   Z16, Z15, Z7
+	VPUNPCKLQDQ  Z5, Z4, Z8
+	VPUNPCKHQDQ  Z5, Z4, Z4
+	VPUNPCKLQDQ  Z7, Z6, Z5
+	VPUNPCKHQDQ  Z7, Z6, Z6
+	VMOVDQU32    Z8, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z4, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z5, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z6, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    48(DI), X17
+	VINSERTI32X4 $0x01, 304(DI), Z17, Z17
+	VINSERTI32X4 $0x02, 560(DI), Z17, Z17
+	VINSERTI32X4 $0x03, 816(DI), Z17, Z17
+	VMOVDQU32    112(DI), X18
+	VINSERTI32X4 $0x01, 368(DI), Z18, Z18
+	VINSERTI32X4 $0x02, 624(DI), Z18, Z18
+	VINSERTI32X4 $0x03, 880(DI), Z18, Z18
+	VMOVDQU32    176(DI), X19
+	VINSERTI32X4 $0x01, 432(DI), Z19, Z19
+	VINSERTI32X4 $0x02, 688(DI), Z19, Z19
+	VINSERTI32X4 $0x03, 944(DI), Z19, Z19
+	VMOVDQU32    240(DI), X20
+	VINSERTI32X4 $0x01, 496(DI), Z20, Z20
+	VINSERTI32X4 $0x02, 752(DI), Z20, Z20
+	VINSERTI32X4 $0x03, 1008(DI), Z20, Z20
+	VPUNPCKLDQ   Z18, Z17, Z4
+	VPUNPCKLDQ   Z20, Z19, Z5
+	VPUNPCKHDQ   Z18, Z17, Z6
+	VPUNPCKHDQ   Z20, Z19, Z7
+	VPUNPCKLQDQ  Z5, Z4, Z8
+	VPUNPCKHQDQ  Z5, Z4, Z4
+	VPUNPCKLQDQ  Z7, Z6, Z5
+	VPUNPCKHQDQ  Z7, Z6, Z6
+	VMOVDQU32    Z8, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z4, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z5, (R8)
+	ADDQ         R9, R8
+	VMOVDQU32    Z6, (R8)
+	ADDQ         R9, R8
+	ADDQ         $0x40, BX
+	ADDQ         $0x08, AX
+	DECQ         CX
+	JNZ          group
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
+	VZEROUPPER
+	RET
+
+// func weighRows1AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·weighRows1AVX512(SB), NOSPLIT, $8-56
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    acc+0(FP), AX
+	MOVQ    lda+8(FP), CX
+	MOVQ    ldp+24(FP), DX
+	MOVQ    columns+48(FP), DX
+	XORQ    BX, BX
+
+column4:
+	CMPQ   DX, $0x02
+	JL     end4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   rows+32(FP), SI
+	MOVQ   p+16(FP), DI
+	MOVQ   blocks+40(FP), R8
+
+block4:
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   $0x00000010, R9
+
+pair4:
+	MOVQ             (SI), R10
+	MOVQ             512(SI), R11
+	PREFETCHT0       (R11)(BX*1)
+	PREFETCHT0       64(R11)(BX*1)
+	VPMOVZXWD        (R10)(BX*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             DI, R11
+	VFMADD231PS.BCST (R11), Z12, Z4
+	VPMOVZXWD        32(R10)(BX*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             DI, R11
+	VFMADD231PS.BCST (R11), Z12, Z5
+	VPMOVZXWD        64(R10)(BX*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             DI, R11
+	VFMADD231PS.BCST (R11), Z12, Z6
+	VPMOVZXWD        96(R10)(BX*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             DI, R10
+	VFMADD231PS.BCST (R10), Z12, Z7
+	MOVQ             8(SI), R10
+	MOVQ             520(SI), R11
+	PREFETCHT0       (R11)(BX*1)
+	PREFETCHT0       64(R11)(BX*1)
+	VPMOVZXWD        (R10)(BX*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             DI, R11
+	VFMADD231PS.BCST 4(R11), Z12, Z8
+	VPMOVZXWD        32(R10)(BX*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             DI, R11
+	VFMADD231PS.BCST 4(R11), Z12, Z9
+	VPMOVZXWD        64(R10)(BX*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             DI, R11
+	VFMADD231PS.BCST 4(R11), Z12, Z10
+	VPMOVZXWD        96(R10)(BX*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             DI, R10
+	VFMADD231PS.BCST 4(R10), Z12, Z11
+	ADDQ             $0x10, SI
+	ADDQ             $0x08, DI
+	DECQ             R9
+	JNZ              pair4
+	VADDPS           Z8, Z4, Z4
+	VADDPS           Z4, Z0, Z0
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z7, Z3, Z3
+	DECQ             R8
+	JNZ              block4
+	MOVQ             AX, SI
+	VMOVUPS          Z0, (SI)
+	VMOVUPS          Z1, 64(SI)
+	VMOVUPS          Z2, 128(SI)
+	VMOVUPS          Z3, 192(SI)
+	ADDQ             CX, SI
+	ADDQ             $0x00000100, AX
+	ADDQ             $0x00000080, BX
+	SUBQ             $0x02, DX
+	JMP              column4
+
+end4:
+column2:
+	CMPQ   DX, $0x01
+	JL     end2
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	MOVQ   rows+32(FP), SI
+	MOVQ   p+16(FP), DI
+	MOVQ   blocks+40(FP), R8
+
+block2:
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	MOVQ   $0x00000010, R9
+
+pair2:
+	MOVQ             (SI), R10
+	MOVQ             512(SI), R11
+	PREFETCHT0       (R11)(BX*1)
+	VPMOVZXWD        (R10)(BX*1), Z6
+	VPSLLD           $0x10, Z6, Z6
+	MOVQ             DI, R11
+	VFMADD231PS.BCST (R11), Z6, Z2
+	VPMOVZXWD        32(R10)(BX*1), Z6
+	VPSLLD           $0x10, Z6, Z6
+	MOVQ             DI, R10
+	VFMADD231PS.BCST (R10), Z6, Z3
+	MOVQ             8(SI), R10
+	MOVQ             520(SI), R11
+	PREFETCHT0       (R11)(BX*1)
+	VPMOVZXWD        (R10)(BX*1), Z6
+	VPSLLD           $0x10, Z6, Z6
+	MOVQ             DI, R11
+	VFMADD231PS.BCST 4(R11), Z6, Z4
+	VPMOVZXWD        32(R10)(BX*1), Z6
+	VPSLLD           $0x10, Z6, Z6
+	MOVQ             DI, R10
+	VFMADD231PS.BCST 4(R10), Z6, Z5
+	ADDQ             $0x10, SI
+	ADDQ             $0x08, DI
+	DECQ             R9
+	JNZ              pair2
+	VADDPS           Z4, Z2, Z2
+	VADDPS           Z2, Z0, Z0
+	VADDPS           Z5, Z3, Z3
+	VADDPS           Z3, Z1, Z1
+	DECQ             R8
+	JNZ              block2
+	MOVQ             AX, SI
+	VMOVUPS          Z0, (SI)
+	VMOVUPS          Z1, 64(SI)
+	ADDQ             CX, SI
+	ADDQ             $0x00000080, AX
+	ADDQ             $0x00000040, BX
+	SUBQ             $0x01, DX
+	JMP              column2
+
+end2:
+	LDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func weighRows2AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·weighRows2AVX512(SB), NOSPLIT, $8-56
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    acc+0(FP), AX
+	MOVQ    lda+8(FP), CX
+	MOVQ    ldp+24(FP), DX
+	MOVQ    columns+48(FP), BX
+	XORQ    SI, SI
+
+column4:
+	CMPQ   BX, $0x02
+	JL     end4
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   blocks+40(FP), R9
+
+block4:
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+	MOVQ   $0x00000010, R10
+
+pair4:
+	MOVQ             (DI), R11
+	MOVQ             512(DI), R12
+	PREFETCHT0       (R12)(SI*1)
+	PREFETCHT0       64(R12)(SI*1)
+	VPMOVZXWD        (R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R12
+	VFMADD231PS.BCST (R12), Z24, Z8
+	ADDQ             DX, R12
+	VFMADD231PS.BCST (R12), Z24, Z12
+	VPMOVZXWD        32(R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R12
+	VFMADD231PS.BCST (R12), Z24, Z9
+	ADDQ             DX, R12
+	VFMADD231PS.BCST (R12), Z24, Z13
+	VPMOVZXWD        64(R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R12
+	VFMADD231PS.BCST (R12), Z24, Z10
+	ADDQ             DX, R12
+	VFMADD231PS.BCST (R12), Z24, Z14
+	VPMOVZXWD        96(R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R11
+	VFMADD231PS.BCST (R11), Z24, Z11
+	ADDQ             DX, R11
+	VFMADD231PS.BCST (R11), Z24, Z15
+	MOVQ             8(DI), R11
+	MOVQ             520(DI), R12
+	PREFETCHT0       (R12)(SI*1)
+	PREFETCHT0       64(R12)(SI*1)
+	VPMOVZXWD        (R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z16
+	ADDQ             DX, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z20
+	VPMOVZXWD        32(R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z17
+	ADDQ             DX, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z21
+	VPMOVZXWD        64(R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z18
+	ADDQ             DX, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z22
+	VPMOVZXWD        96(R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R11
+	VFMADD231PS.BCST 4(R11), Z24, Z19
+	ADDQ             DX, R11
+	VFMADD231PS.BCST 4(R11), Z24, Z23
+	ADDQ             $0x10, DI
+	ADDQ             $0x08, R8
+	DECQ             R10
+	JNZ              pair4
+	VADDPS           Z16, Z8, Z8
+	VADDPS           Z8, Z0, Z0
+	VADDPS           Z17, Z9, Z9
+	VADDPS           Z9, Z1, Z1
+	VADDPS           Z18, Z10, Z10
+	VADDPS           Z10, Z2, Z2
+	VADDPS           Z19, Z11, Z11
+	VADDPS           Z11, Z3, Z3
+	VADDPS           Z20, Z12, Z12
+	VADDPS           Z12, Z4, Z4
+	VADDPS           Z21, Z13, Z13
+	VADDPS           Z13, Z5, Z5
+	VADDPS           Z22, Z14, Z14
+	VADDPS           Z14, Z6, Z6
+	VADDPS           Z23, Z15, Z15
+	VADDPS           Z15, Z7, Z7
+	DECQ             R9
+	JNZ              block4
+	MOVQ             AX, DI
+	VMOVUPS          Z0, (DI)
+	VMOVUPS          Z1, 64(DI)
+	VMOVUPS          Z2, 128(DI)
+	VMOVUPS          Z3, 192(DI)
+	ADDQ             CX, DI
+	VMOVUPS          Z4, (DI)
+	VMOVUPS          Z5, 64(DI)
+	VMOVUPS          Z6, 128(DI)
+	VMOVUPS          Z7, 192(DI)
+	ADDQ             CX, DI
+	ADDQ             $0x00000100, AX
+	ADDQ             $0x00000080, SI
+	SUBQ             $0x02, BX
+	JMP              column4
+
+end4:
+column2:
+	CMPQ   BX, $0x01
+	JL     end2
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   blocks+40(FP), R9
+
+block2:
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   $0x00000010, R10
+
+pair2:
+	MOVQ             (DI), R11
+	MOVQ             512(DI), R12
+	PREFETCHT0       (R12)(SI*1)
+	VPMOVZXWD        (R11)(SI*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             R8, R12
+	VFMADD231PS.BCST (R12), Z12, Z4
+	ADDQ             DX, R12
+	VFMADD231PS.BCST (R12), Z12, Z6
+	VPMOVZXWD        32(R11)(SI*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             R8, R11
+	VFMADD231PS.BCST (R11), Z12, Z5
+	ADDQ             DX, R11
+	VFMADD231PS.BCST (R11), Z12, Z7
+	MOVQ             8(DI), R11
+	MOVQ             520(DI), R12
+	PREFETCHT0       (R12)(SI*1)
+	VPMOVZXWD        (R11)(SI*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             R8, R12
+	VFMADD231PS.BCST 4(R12), Z12, Z8
+	ADDQ             DX, R12
+	VFMADD231PS.BCST 4(R12), Z12, Z10
+	VPMOVZXWD        32(R11)(SI*1), Z12
+	VPSLLD           $0x10, Z12, Z12
+	MOVQ             R8, R11
+	VFMADD231PS.BCST 4(R11), Z12, Z9
+	ADDQ             DX, R11
+	VFMADD231PS.BCST 4(R11), Z12, Z11
+	ADDQ             $0x10, DI
+	ADDQ             $0x08, R8
+	DECQ             R10
+	JNZ              pair2
+	VADDPS           Z8, Z4, Z4
+	VADDPS           Z4, Z0, Z0
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z7, Z3, Z3
+	DECQ             R9
+	JNZ              block2
+	MOVQ             AX, DI
+	VMOVUPS          Z0, (DI)
+	VMOVUPS          Z1, 64(DI)
+	ADDQ             CX, DI
+	VMOVUPS          Z2, (DI)
+	VMOVUPS          Z3, 64(DI)
+	ADDQ             CX, DI
+	ADDQ             $0x00000080, AX
+	ADDQ             $0x00000040, SI
+	SUBQ             $0x01, BX
+	JMP              column2
+
+end2:
+	LDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func weighRows3AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·weighRows3AVX512(SB), NOSPLIT, $8-56
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    acc+0(FP), AX
+	MOVQ    lda+8(FP), CX
+	MOVQ    ldp+24(FP), DX
+	MOVQ    columns+48(FP), BX
+	XORQ    SI, SI
+
+column2:
+	CMPQ   BX, $0x01
+	JL     end2
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   blocks+40(FP), R9
+
+block2:
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	MOVQ   $0x00000010, R10
+
+pair2:
+	MOVQ             (DI), R11
+	MOVQ             512(DI), R12
+	PREFETCHT0       (R12)(SI*1)
+	VPMOVZXWD        (R11)(SI*1), Z18
+	VPSLLD           $0x10, Z18, Z18
+	MOVQ             R8, R12
+	VFMADD231PS.BCST (R12), Z18, Z6
+	ADDQ             DX, R12
+	VFMADD231PS.BCST (R12), Z18, Z8
+	ADDQ             DX, R12
+	VFMADD231PS.BCST (R12), Z18, Z10
+	VPMOVZXWD        32(R11)(SI*1), Z18
+	VPSLLD           $0x10, Z18, Z18
+	MOVQ             R8, R11
+	VFMADD231PS.BCST (R11), Z18, Z7
+	ADDQ             DX, R11
+	VFMADD231PS.BCST (R11), Z18, Z9
+	ADDQ             DX, R11
+	VFMADD231PS.BCST (R11), Z18, Z11
+	MOVQ             8(DI), R11
+	MOVQ             520(DI), R12
+	PREFETCHT0       (R12)(SI*1)
+	VPMOVZXWD        (R11)(SI*1), Z18
+	VPSLLD           $0x10, Z18, Z18
+	MOVQ             R8, R12
+	VFMADD231PS.BCST 4(R12), Z18, Z12
+	ADDQ             DX, R12
+	VFMADD231PS.BCST 4(R12), Z18, Z14
+	ADDQ             DX, R12
+	VFMADD231PS.BCST 4(R12), Z18, Z16
+	VPMOVZXWD        32(R11)(SI*1), Z18
+	VPSLLD           $0x10, Z18, Z18
+	MOVQ             R8, R11
+	VFMADD231PS.BCST 4(R11), Z18, Z13
+	ADDQ             DX, R11
+	VFMADD231PS.BCST 4(R11), Z18, Z15
+	ADDQ             DX, R11
+	VFMADD231PS.BCST 4(R11), Z18, Z17
+	ADDQ             $0x10, DI
+	ADDQ             $0x08, R8
+	DECQ             R10
+	JNZ              pair2
+	VADDPS           Z12, Z6, Z6
+	VADDPS           Z6, Z0, Z0
+	VADDPS           Z13, Z7, Z7
+	VADDPS           Z7, Z1, Z1
+	VADDPS           Z14, Z8, Z8
+	VADDPS           Z8, Z2, Z2
+	VADDPS           Z15, Z9, Z9
+	VADDPS           Z9, Z3, Z3
+	VADDPS           Z16, Z10, Z10
+	VADDPS           Z10, Z4, Z4
+	VADDPS           Z17, Z11, Z11
+	VADDPS           Z11, Z5, Z5
+	DECQ             R9
+	JNZ              block2
+	MOVQ             AX, DI
+	VMOVUPS          Z0, (DI)
+	VMOVUPS          Z1, 64(DI)
+	ADDQ             CX, DI
+	VMOVUPS          Z2, (DI)
+	VMOVUPS          Z3, 64(DI)
+	ADDQ             CX, DI
+	VMOVUPS          Z4, (DI)
+	VMOVUPS          Z5, 64(DI)
+	ADDQ             CX, DI
+	ADDQ             $0x00000080, AX
+	ADDQ             $0x00000040, SI
+	SUBQ             $0x01, BX
+	JMP              column2
+
+end2:
+	LDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func weighRows4AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·weighRows4AVX512(SB), NOSPLIT, $8-56
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    acc+0(FP), AX
+	MOVQ    lda+8(FP), CX
+	MOVQ    ldp+24(FP), DX
+	MOVQ    columns+48(FP), BX
+	XORQ    SI, SI
+
+column2:
+	CMPQ   BX, $0x01
+	JL     end2
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   blocks+40(FP), R9
+
+block2:
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+	MOVQ   $0x00000010, R10
+
+pair2:
+	MOVQ             (DI), R11
+	MOVQ             512(DI), R12
+	PREFETCHT0       (R12)(SI*1)
+	VPMOVZXWD        (R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R12
+	VFMADD231PS.BCST (R12), Z24, Z8
+	ADDQ             DX, R12
+	VFMADD231PS.BCST (R12), Z24, Z10
+	ADDQ             DX, R12
+	VFMADD231PS.BCST (R12), Z24, Z12
+	ADDQ             DX, R12
+	VFMADD231PS.BCST (R12), Z24, Z14
+	VPMOVZXWD        32(R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R11
+	VFMADD231PS.BCST (R11), Z24, Z9
+	ADDQ             DX, R11
+	VFMADD231PS.BCST (R11), Z24, Z11
+	ADDQ             DX, R11
+	VFMADD231PS.BCST (R11), Z24, Z13
+	ADDQ             DX, R11
+	VFMADD231PS.BCST (R11), Z24, Z15
+	MOVQ             8(DI), R11
+	MOVQ             520(DI), R12
+	PREFETCHT0       (R12)(SI*1)
+	VPMOVZXWD        (R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z16
+	ADDQ             DX, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z18
+	ADDQ             DX, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z20
+	ADDQ             DX, R12
+	VFMADD231PS.BCST 4(R12), Z24, Z22
+	VPMOVZXWD        32(R11)(SI*1), Z24
+	VPSLLD           $0x10, Z24, Z24
+	MOVQ             R8, R11
+	VFMADD231PS.BCST 4(R11), Z24, Z17
+	ADDQ             DX, R11
+	VFMADD231PS.BCST 4(R11), Z24, Z19
+	ADDQ             DX, R11
+	VFMADD231PS.BCST 4(R11), Z24, Z21
+	ADDQ             DX, R11
+	VFMADD231PS.BCST 4(R11), Z24, Z23
+	ADDQ             $0x10, DI
+	ADDQ             $0x08, R8
+	DECQ             R10
+	JNZ              pair2
+	VADDPS           Z16, Z8, Z8
+	VADDPS           Z8, Z0, Z0
+	VADDPS           Z17, Z9, Z9
+	VADDPS           Z9, Z1, Z1
+	VADDPS           Z18, Z10, Z10
+	VADDPS           Z10, Z2, Z2
+	VADDPS           Z19, Z11, Z11
+	VADDPS           Z11, Z3, Z3
+	VADDPS           Z20, Z12, Z12
+	VADDPS           Z12, Z4, Z4
+	VADDPS           Z21, Z13, Z13
+	VADDPS           Z13, Z5, Z5
+	VADDPS           Z22, Z14, Z14
+	VADDPS           Z14, Z6, Z6
+	VADDPS           Z23, Z15, Z15
+	VADDPS           Z15, Z7, Z7
+	DECQ             R9
+	JNZ              block2
+	MOVQ             AX, DI
+	VMOVUPS          Z0, (DI)
+	VMOVUPS          Z1, 64(DI)
+	ADDQ             CX, DI
+	VMOVUPS          Z2, (DI)
+	VMOVUPS          Z3, 64(DI)
+	ADDQ             CX, DI
+	VMOVUPS          Z4, (DI)
+	VMOVUPS          Z5, 64(DI)
+	ADDQ             CX, DI
+	VMOVUPS          Z6, (DI)
+	VMOVUPS          Z7, 64(DI)
+	ADDQ             CX, DI
+	ADDQ             $0x00000080, AX
+	ADDQ             $0x00000040, SI
+	SUBQ             $0x01, BX
+	JMP              column2
+
+end2:
+	LDMXCSR (SP)
 	VZEROUPPER
 	RET
 

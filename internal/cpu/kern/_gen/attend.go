@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -129,10 +131,10 @@ func packValues() {
 	end()
 }
 
-// lessBF16 writes what rounding to BF16 leaves over; see lessBF16Go.
-func lessBF16(isa isa) {
-	round, last := repeat("lessRound"+isa.name, 0x7fff), repeat("lessLast"+isa.name, 1)
-	function("lessBF16"+isa.name, "func(x *float32, n int)", "takes from each x what it is rounded to in BF16; n is a multiple of 16.")
+// asBF16 writes the rounding of float32 to BF16 in its place; no NaN.
+func asBF16(isa isa) {
+	round, last := repeat("asBF16Round"+isa.name, 0x7fff), repeat("asBF16Last"+isa.name, 1)
+	function("asBF16"+isa.name, "func(x *float32, n int)", "rounds to nearest even; n is a multiple of 16.")
 	x, n := param("x"), param("n")
 	rounds, lasts, highs := isa.vec(), isa.vec(), isa.vec()
 	VPBROADCASTD(round, rounds)
@@ -146,8 +148,158 @@ func lessBF16(isa isa) {
 		VPADDD(rounds, r, r)
 		VPADDD(v, r, r)
 		and(isa, highs, r, r)
-		VSUBPS(r, v, v)
-		VMOVUPS(v, Mem{Base: x, Disp: off})
+		VMOVUPS(r, Mem{Base: x, Disp: off})
 	}, func() { ADDQ(Imm(64), x) })
 	end()
+}
+
+// keysAMX writes the product of keys as they lie with up to 16 queries in a row group.
+func keysAMX() {
+	function("keysAMX", "func(config, q *byte, keys **byte, groups, blocks, stride int, scratch *byte, y *float32, ldy int)",
+		"multiplies groups of 16 keys of BF16, rows of blocks of 32 elements that lie stride bytes apart, with a row group of queries: 16 rows of y, ldy bytes apart, one for each query. It prefetches the groups fetchRows further on. scratch has 1 KB.")
+	tileOp("LDTILECFG", Mem{Base: param("config")})
+	keys, groups, ld, y, row := param("keys"), param("groups"), param("stride"), param("y"), GP64()
+	MOVQ(U32(64), row)
+	Label("group")
+	key, next, q, left := GP64(), GP64(), GP64(), GP64()
+	MOVQ(Mem{Base: keys}, key)
+	MOVQ(Mem{Base: keys, Disp: 8 * fetchRows / 16}, next)
+	MOVQ(argument("q"), q)
+	MOVQ(argument("blocks"), left)
+	tileOp("TILEZERO", tile(0))
+	Label("block")
+	tileOp("TILELOADD", Mem{Base: key, Index: ld, Scale: 1}, tile(4))
+	tileOp("TILELOADD", Mem{Base: q, Index: row, Scale: 1}, tile(6))
+	tileOp("TDPBF16PS", tile(6), tile(4), tile(0))
+	for line := range 16 {
+		PREFETCHT0(Mem{Base: next, Disp: 64 * line})
+	}
+	ADDQ(U32(1024), next)
+	ADDQ(Imm(64), key)
+	ADDQ(U32(1024), q)
+	DECQ(left)
+	JNZ(LabelRef("block"))
+	turned, to, ldy := GP64(), GP64(), GP64()
+	MOVQ(argument("scratch"), turned)
+	MOVQ(argument("ldy"), ldy)
+	tileOp("TILESTORED", tile(0), Mem{Base: turned, Index: row, Scale: 1})
+	MOVQ(y, to)
+	for j := range 4 { // see packKeys
+		var v [4]reg.VecVirtual
+		for r := range v {
+			v[r] = ZMM()
+			VMOVDQU32(Mem{Base: turned, Disp: 64*r + 16*j}, v[r].AsX())
+			for quarter := 1; quarter < 4; quarter++ {
+				VINSERTI32X4(Imm(uint64(quarter)), Mem{Base: turned, Disp: 64*(r+4*quarter) + 16*j}, v[r], v[r])
+			}
+		}
+		for _, w := range transpose4(v[0], v[1], v[2], v[3]) {
+			VMOVDQU32(w, Mem{Base: to})
+			ADDQ(ldy, to)
+		}
+	}
+	ADDQ(Imm(64), y)
+	ADDQ(Imm(8), keys)
+	DECQ(groups)
+	JNZ(LabelRef("group"))
+	tileOp("TILERELEASE")
+	end()
+}
+
+// weighRows writes the product of weights with values as they lie, for a number of queries, in the
+// order of sums of tiles.
+func weighRows(heads int) {
+	function(fmt.Sprintf("weighRows%dAVX512", heads), "func(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks, columns int)",
+		fmt.Sprintf("computes %d rows of sums of rows of BF16 by weights that are BF16, blocks of 32 rows of columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.", heads))
+	control := AllocLocal(8)
+	STMXCSR(control)
+	LDMXCSR(flushing)
+	acc, lda, ldp, columns := param("acc"), param("lda"), param("ldp"), param("columns")
+	off := GP64()
+	XORQ(off, off)
+	most := 2 // registers of a row that stay there
+	if heads <= 2 {
+		most = 4
+	}
+	for regs := most; regs >= 2; regs -= 2 { // what is left of columns takes fewer
+		Label(label("column%d", regs))
+		CMPQ(columns, Imm(uint64(regs/2)))
+		JL(LabelRef(label("end%d", regs)))
+		weighRowsColumns(heads, regs, acc, lda, ldp, off)
+		SUBQ(Imm(uint64(regs/2)), columns)
+		JMP(LabelRef(label("column%d", regs)))
+		Label(label("end%d", regs))
+	}
+	LDMXCSR(control)
+	end()
+}
+
+// weighRowsColumns computes 16 columns for each of so many registers.
+func weighRowsColumns(heads, regs int, acc, lda, ldp, off reg.GPVirtual) {
+	sums := make([][]reg.VecVirtual, heads)
+	for h := range sums {
+		sums[h] = make([]reg.VecVirtual, regs)
+		for i := range regs {
+			sums[h][i] = ZMM()
+			VXORPS(sums[h][i], sums[h][i], sums[h][i])
+		}
+	}
+	rows, p, blocks := param("rows"), param("p"), param("blocks")
+	Label(label("block%d", regs))
+	var parts [2][][]reg.VecVirtual // of even rows, of odd ones
+	for odd := range parts {
+		parts[odd] = make([][]reg.VecVirtual, heads)
+		for h := range heads {
+			parts[odd][h] = make([]reg.VecVirtual, regs)
+			for i := range regs {
+				parts[odd][h][i] = ZMM()
+				VXORPS(parts[odd][h][i], parts[odd][h][i], parts[odd][h][i])
+			}
+		}
+	}
+	pairs := GP64()
+	MOVQ(U32(16), pairs)
+	Label(label("pair%d", regs))
+	for odd := range 2 {
+		row, next := GP64(), GP64()
+		MOVQ(Mem{Base: rows, Disp: 8 * odd}, row)
+		MOVQ(Mem{Base: rows, Disp: 8 * (fetchRows + odd)}, next)
+		for line := range regs / 2 {
+			PREFETCHT0(Mem{Base: next, Index: off, Scale: 1, Disp: 64 * line})
+		}
+		for i := range regs {
+			v := ZMM()
+			float(avx512, "BF16", Mem{Base: row, Index: off, Scale: 1, Disp: 32 * i}, v)
+			weight := GP64()
+			MOVQ(p, weight)
+			for h := range heads {
+				VFMADD231PS_BCST(Mem{Base: weight, Disp: 4 * odd}, v, parts[odd][h][i])
+				if h+1 < heads {
+					ADDQ(ldp, weight)
+				}
+			}
+		}
+	}
+	ADDQ(Imm(16), rows)
+	ADDQ(Imm(8), p)
+	DECQ(pairs)
+	JNZ(LabelRef(label("pair%d", regs)))
+	for h := range heads {
+		for i := range regs {
+			VADDPS(parts[1][h][i], parts[0][h][i], parts[0][h][i])
+			VADDPS(parts[0][h][i], sums[h][i], sums[h][i])
+		}
+	}
+	DECQ(blocks)
+	JNZ(LabelRef(label("block%d", regs)))
+	to := GP64()
+	MOVQ(acc, to)
+	for h := range heads {
+		for i := range regs {
+			VMOVUPS(sums[h][i], Mem{Base: to, Disp: 64 * i})
+		}
+		ADDQ(lda, to)
+	}
+	ADDQ(U32(64*regs), acc)
+	ADDQ(U32(32*regs), off)
 }

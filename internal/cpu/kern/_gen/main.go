@@ -66,7 +66,7 @@ func main() {
 		maxBits(isa)
 		largest(isa)
 		toE4M3(isa)
-		lessBF16(isa)
+		asBF16(isa)
 		peak(isa, "Int8")
 		peak(isa, "F32")
 	}
@@ -75,6 +75,10 @@ func main() {
 	amxBF16(true)
 	packKeys()
 	packValues()
+	keysAMX()
+	for heads := 1; heads <= weighHeads; heads++ {
+		weighRows(heads)
+	}
 	peak(avx512, "BF16")
 	peakAMX()
 	weights()
