@@ -78,11 +78,14 @@ func bf16Asm(l Level, T, G int, w, a *byte, nb, size int, y *float32) {
 // bf16TilesAsm runs a product in one of the machine's tiles of activations, or two at a time.
 func bf16TilesAsm(p *tileProduct) {
 	config, c, row := &tileConfigs[p.rows-1][0], unsafe.SliceData(p.c), 2*bf16Block*p.rows
-	if p.rows <= maxTile {
+	switch {
+	case p.rows <= maxTile:
 		bf16TilesShortAMX(config, &p.w[0], &p.a[0], p.nb, row, p.groups, p.size, p.tiles, p.step, c, 4*p.ldc, &p.y[0], 4*p.ldy)
-		return
+	case p.tiles == 1:
+		bf16TilesTallAMX(config, &p.w[0], &p.a[0], p.nb, row, p.groups, p.size, p.tiles, p.step, c, 4*p.ldc, &p.y[0], 4*p.ldy)
+	default:
+		bf16TilesManyAMX(config, &p.w[0], &p.a[0], p.nb, row, p.groups, p.size, p.tiles, p.step, c, 4*p.ldc, &p.y[0], 4*p.ldy)
 	}
-	bf16TilesTallAMX(config, &p.w[0], &p.a[0], p.nb, row, p.groups, p.size, p.tiles, p.step, c, 4*p.ldc, &p.y[0], 4*p.ldy)
 }
 
 // packKeysAsm and packValuesAsm have kernels for AVX-512 only.

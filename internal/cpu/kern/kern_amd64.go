@@ -1489,6 +1489,11 @@ func bf16TilesShortAMX(config *byte, w *byte, a *byte, nb int, rowBytes int, gro
 //go:noescape
 func bf16TilesTallAMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, tiles int, step int, c *float32, ldc int, y *float32, ldy int)
 
+// bf16TilesManyAMX adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.
+//
+//go:noescape
+func bf16TilesManyAMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, tiles int, step int, c *float32, ldc int, y *float32, ldy int)
+
 // packKeysAVX512 packs groups of 16 rows of BF16, each of blocks of 32 elements, word by word; see packKeysGo. It prefetches the rows fetchRows further on.
 //
 //go:noescape

@@ -10,8 +10,8 @@ import "fmt"
 //     (tile.go) → tileKernel, pairKernel (dispatch_amd64.go, dispatch_arm64.go) → mx4Tile3AVX512, mx4Pair4AVX512, …
 //   - packed weights by one activation row with AVX-512, which is decoding: Matrix.oneRow
 //     (tile.go) → oneRowKernel → mx4OneRowAVX512, …
-//   - BF16 in row groups (mulbf16.go): bf16AMX → bf16Tiles2AMX for all row groups of a task and
-//     up to 32 rows, Level.bf16Tile (bf16.go) → bf16Kernel → bf16Tiled8AVX512, …
+//   - BF16 in row groups (mulbf16.go): tileProduct → bf16TilesManyAMX for all row groups and all
+//     rows of a task, Level.bf16Tile (bf16.go) → bf16Kernel → bf16Tiled8AVX512, …
 //   - rows as stored, or decoded for Options.Exact (mulstored.go): Level.dots (dot.go) →
 //     dotsKernel → dotsBF164AVX512, …
 //
@@ -155,8 +155,10 @@ const (
 	// cached is how many activation rows a task takes through its row groups, so that they
 	// stay in the second-level cache.
 	cached = 128
-	// cachedAMX and sumsAMX are that for tiles, in bytes: of activations, and of sums.
+	// cachedAMX and sumsAMX are that for tiles, in bytes: of activations, and of their sums.
 	cachedAMX, sumsAMX = 512 << 10, 256 << 10
+	// SumsBytes is about what each worker keeps sums in.
+	SumsBytes = sumsAMX * 9 / 8
 	// taskTime is about how long a task takes, in ns by groupTime: long enough for the pool's
 	// counters not to count, short enough for workers to end together.
 	taskTime = 30_000

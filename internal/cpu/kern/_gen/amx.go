@@ -18,20 +18,16 @@ func tileOp(op string, operands ...Op) {
 
 func tile(i int) Op { return Imm(uint64(i)) }
 
-// amxBF16 writes the kernel of pairs of row groups of BF16 × up to 16 activation rows, or × any
-// number of tiles of 17 to 32.
-func amxBF16(tall bool) {
-	name := "bf16TilesShortAMX"
-	if tall {
-		name = "bf16TilesTallAMX"
-	}
-	function(name, "func(config, w, a *byte, nb, rowBytes, groups, size, tiles, step int, c *float32, ldc int, y *float32, ldy int)",
+// amxBF16 writes a kernel of pairs of row groups of BF16 × one tile of up to 16 activation rows
+// ("Short"), one of 17 to 32 ("Tall"), or any number of those ("Many").
+func amxBF16(shape string) {
+	function("bf16Tiles"+shape+"AMX", "func(config, w, a *byte, nb, rowBytes, groups, size, tiles, step int, c *float32, ldc int, y *float32, ldy int)",
 		"adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.")
 	w, groups := param("w"), AllocLocal(8)
 	left := param("groups")
 	MOVQ(left, groups)
 	tileOp("LDTILECFG", Mem{Base: param("config")})
-	k := amxKernel{tall: tall, w: w, stride: GP64(), c: param("c"), y: param("y"), tiles: AllocLocal(8)}
+	k := amxKernel{tall: shape != "Short", many: shape == "Many", w: w, stride: GP64(), c: param("c"), y: param("y"), tiles: AllocLocal(8)}
 	MOVQ(U32(64), k.stride)
 	Label("pairs")
 	CMPQ(groups, Imm(2))
@@ -76,7 +72,7 @@ func peakAMX() {
 
 // An amxKernel is the registers of a kernel of row groups.
 type amxKernel struct {
-	tall            bool // two tiles of activations at a time
+	tall, many      bool // two of the machine's tiles of activations at a time; and more times than once
 	w, stride, c, y reg.GPVirtual
 	tiles           Mem // left
 }
@@ -140,7 +136,7 @@ func (k *amxKernel) blocks(id string, groups int, first, ahead reg.GPVirtual) {
 		if g >= groups {
 			return
 		}
-		if !k.tall { // weights come from memory: all of the block some further on
+		if !k.many { // weights come from memory: all of the block some further on
 			for line := from; line < to; line++ {
 				PREFETCHT0(Mem{Base: at[g], Disp: amxAhead + 64*line})
 			}
@@ -153,7 +149,7 @@ func (k *amxKernel) blocks(id string, groups int, first, ahead reg.GPVirtual) {
 		}
 	}
 	activations := "TILELOADD"
-	if k.tall {
+	if k.many {
 		activations = "TILELOADDT1"
 	}
 	load := func(op string, base reg.GPVirtual, disp, t int) {
@@ -179,7 +175,7 @@ func (k *amxKernel) blocks(id string, groups int, first, ahead reg.GPVirtual) {
 	prefetch(1, 8, 16)
 	ADDQ(U32(1024), at[0])
 	ADDQ(U32(1024), at[1])
-	if k.tall {
+	if k.many {
 		ADDQ(U32(128), ahead)
 	}
 	ADDQ(argument("rowBytes"), a)

@@ -71,8 +71,9 @@ func main() {
 		peak(isa, "F32")
 	}
 	bf16All()
-	amxBF16(false)
-	amxBF16(true)
+	for _, shape := range []string{"Short", "Tall", "Many"} {
+		amxBF16(shape)
+	}
 	packKeys()
 	packValues()
 	keysAMX()
