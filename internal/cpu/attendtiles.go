@@ -101,14 +101,14 @@ func (d *Device) alone(begin, end int) bool {
 // attendAlone is attendPacked for one token, in the same bits: keys are tiles as they lie, its
 // queries what is packed for them, and values are multiplied as they lie.
 func (d *Device) attendAlone(mem *scratch, tile queryTile, token, head, split, base, count int, out piece) {
-	dim, group, level, pack := d.spec.HeadDim, d.group(), d.opt.Level, &mem.packing
+	dim, group, pack := d.spec.HeadDim, d.group(), &mem.packing
 	d.packQueries(mem, tile, token, head)
 	lo, hi := d.sees(tile, token, split)
 	d.listGroups(mem, tile, head, lo, hi, base, count)
 	kern.Keys(mem.scores, splitKeys, pack.keys, pack.groups[:count/groupKeys+kern.KeysGroups], dim)
 	d.softmax(mem, tile, token, split, base, group, count, out)
 	for query := range group {
-		kern.AsBF16(level, mem.scores[query*splitKeys:][:count])
+		kern.AsBF16(mem.scores[query*splitKeys:][:count])
 	}
 	kern.WeighRows(out.acc[token*group*dim:], group, dim, mem.scores, splitKeys, pack.rows[count:2*count+kern.FetchRows])
 }

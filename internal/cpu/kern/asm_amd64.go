@@ -115,13 +115,7 @@ func weighRowsAsm(heads int, acc *float32, lda int, p *float32, ldp int, rows **
 	}
 }
 
-func asBF16Asm(l Level, x *float32, n int) {
-	if l.wide() {
-		asBF16AVX512(x, n)
-		return
-	}
-	asBF16AVX2(x, n)
-}
+func asBF16Asm(x *float32, n int) { asBF16AVX512(x, n) }
 
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.
 func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k unsafe.Pointer, ldk int, f family, n, next int) (done int) {

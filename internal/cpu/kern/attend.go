@@ -3,8 +3,6 @@ package kern
 import (
 	"fmt"
 	"unsafe"
-
-	"ossian/internal/tensor"
 )
 
 // Attention as products of BF16: cached keys and values become row groups (bf16.go), queries and
@@ -21,8 +19,7 @@ const (
 	FetchRows = 64
 )
 
-// HasTiles reports whether the machine multiplies attention in tiles, on all its levels: Go, where
-// there is nothing else.
+// HasTiles reports whether the machine multiplies attention in tiles; all its levels do as they.
 func HasTiles() bool { return AMX.Available() && !chained }
 
 // PackKeys packs rows of dim elements, whole blocks, into row groups: dst takes 2·dim bytes for
@@ -131,20 +128,12 @@ func Keys(dst []float32, ldd int, queries []byte, groups []*uint16, dim int) {
 // those of MulRows; p are BF16. Rows are whole blocks, and behind them are FetchRows more, which
 // are asked for only.
 func WeighRows(acc []float32, heads, dim int, p []float32, ldp int, rows []*uint16) {
-	n := len(rows) - FetchRows
-	_, _ = acc[:heads*dim], p[:(heads-1)*ldp+n]
+	blocks := (len(rows) - FetchRows) / bf16Block
+	_, _ = acc[:heads*dim], p[:(heads-1)*ldp+blocks*bf16Block]
 	for h := 0; h < heads; h += weighHeads {
-		weighRowsAsm(min(heads-h, weighHeads), &acc[h*dim], 4*dim, &p[h*ldp], 4*ldp, &rows[0], n/bf16Block, dim/bf16Block)
+		weighRowsAsm(min(heads-h, weighHeads), &acc[h*dim], 4*dim, &p[h*ldp], 4*ldp, &rows[0], blocks, dim/bf16Block)
 	}
 }
 
-// AsBF16 rounds each x to BF16.
-func AsBF16(l Level, x []float32) {
-	whole := l.whole(len(x))
-	if whole > 0 {
-		asBF16Asm(l, &x[0], whole)
-	}
-	for i, v := range x[whole:] {
-		x[whole+i] = tensor.BF16ToFloat(tensor.ToBF16(v))
-	}
-}
+// AsBF16 rounds each x, whole blocks, to BF16; for levels with OneToken.
+func AsBF16(x []float32) { asBF16Asm(&x[:len(x)/bf16Block*bf16Block][0], len(x)) }

@@ -1019,11 +1019,6 @@ func largestAVX2(x *float32, n int) float32
 //go:noescape
 func toE4M3AVX2(dst *uint8, x *float32, n int, k float32)
 
-// asBF16AVX2 rounds to nearest even; n is a multiple of 16.
-//
-//go:noescape
-func asBF16AVX2(x *float32, n int)
-
 // peakInt8AVX2 runs n times twelve multiply-adds within registers.
 //
 //go:noescape
@@ -1309,11 +1304,6 @@ func largestAVX512(x *float32, n int) float32
 //go:noescape
 func toE4M3AVX512(dst *uint8, x *float32, n int, k float32)
 
-// asBF16AVX512 rounds to nearest even; n is a multiple of 16.
-//
-//go:noescape
-func asBF16AVX512(x *float32, n int)
-
 // peakInt8AVX512 runs n times twelve multiply-adds within registers.
 //
 //go:noescape
@@ -1503,6 +1493,11 @@ func packKeysAVX512(dst *byte, rows **byte, groups int, blocks int)
 //
 //go:noescape
 func packValuesAVX512(dst *byte, rows **byte, pairs int, columns int, size int) uint32
+
+// asBF16AVX512 rounds to nearest even; n is a multiple of 16.
+//
+//go:noescape
+func asBF16AVX512(x *float32, n int)
 
 // keysAMX multiplies groups of 16 keys of BF16, rows of blocks of 32 elements that lie stride bytes apart, with a row group of queries: 16 rows of y, ldy bytes apart, one for each query. It prefetches the groups fetchRows further on. scratch has 1 KB.
 //

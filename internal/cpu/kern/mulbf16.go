@@ -94,12 +94,12 @@ func (acts *Acts) multiplyAMX(job *Job, task *task, sums []float32) {
 			first, row = first+count, row+count*tile.rows
 		}
 	}
+	deliver := acts.deliver
+	if acts.gate != nil {
+		deliver = acts.deliverGated
+	}
 	for k := range tiles {
-		if acts.gate != nil {
-			acts.deliverGated(job, &tiles[k], task.from, sums, groups*groupRows, width)
-		} else {
-			acts.deliver(job, &tiles[k], task.from, sums, groups*groupRows, width)
-		}
+		deliver(job, &tiles[k], task.from, sums, groups*groupRows, width)
 		sums = sums[tiles[k].rows*width:]
 	}
 }
@@ -127,9 +127,6 @@ type tileProduct struct {
 func (p *tileProduct) run() {
 	last := p.tiles*p.rows - 1
 	_, _, _ = p.w[:(p.groups-1)*p.size+p.nb*tileWeights], p.a[:(p.tiles-1)*p.step+p.nb*p.rows*2*bf16Block], p.y[:last*p.ldy+p.groups*groupRows]
-	if p.c != nil {
-		_ = p.c[:last*p.ldc+p.groups*groupRows]
-	}
 	bf16TilesAsm(p)
 }
 

@@ -132,22 +132,22 @@ func packValues() {
 }
 
 // asBF16 writes the rounding of float32 to BF16 in its place; no NaN.
-func asBF16(isa isa) {
-	round, last := repeat("asBF16Round"+isa.name, 0x7fff), repeat("asBF16Last"+isa.name, 1)
-	function("asBF16"+isa.name, "func(x *float32, n int)", "rounds to nearest even; n is a multiple of 16.")
+func asBF16() {
+	round, last := repeat("asBF16Round", 0x7fff), repeat("asBF16Last", 1)
+	function("asBF16AVX512", "func(x *float32, n int)", "rounds to nearest even; n is a multiple of 16.")
 	x, n := param("x"), param("n")
-	rounds, lasts, highs := isa.vec(), isa.vec(), isa.vec()
+	rounds, lasts, highs := ZMM(), ZMM(), ZMM()
 	VPBROADCASTD(round, rounds)
 	VPBROADCASTD(last, lasts)
 	VPBROADCASTD(highHalf, highs)
-	elementwise(isa, n, func(off int) {
-		v, r := isa.vec(), isa.vec()
+	elementwise(avx512, n, func(off int) {
+		v, r := ZMM(), ZMM()
 		VMOVUPS(Mem{Base: x, Disp: off}, v)
 		VPSRLD(Imm(16), v, r)
-		and(isa, lasts, r, r)
+		VPANDD(lasts, r, r)
 		VPADDD(rounds, r, r)
 		VPADDD(v, r, r)
-		and(isa, highs, r, r)
+		VPANDD(highs, r, r)
 		VMOVUPS(r, Mem{Base: x, Disp: off})
 	}, func() { ADDQ(Imm(64), x) })
 	end()

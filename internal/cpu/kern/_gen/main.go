@@ -66,7 +66,6 @@ func main() {
 		maxBits(isa)
 		largest(isa)
 		toE4M3(isa)
-		asBF16(isa)
 		peak(isa, "Int8")
 		peak(isa, "F32")
 	}
@@ -76,6 +75,7 @@ func main() {
 	}
 	packKeys()
 	packValues()
+	asBF16()
 	keysAMX()
 	for heads := 1; heads <= weighHeads; heads++ {
 		weighRows(heads)
