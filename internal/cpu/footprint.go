@@ -105,7 +105,8 @@ func (d *Device) Memory() Memory {
 }
 
 // heap is the Go memory that operations keep: int8 tiles of activations, 44 bytes for 32
-// elements, or rows in BF16 and their sums, results of matrices of two types, and the samplers' candidates.
+// elements, or rows in BF16 and their sums, results of matrices of two types, and the samplers'
+// candidates.
 func (d *Device) heap() int64 {
 	spec, ffn := d.spec, &d.spec.FFN
 	dense := ffn.DenseInner

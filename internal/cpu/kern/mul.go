@@ -45,7 +45,7 @@ func (m *Matrix) Mul(pool *Pool, dst []float32, acts *Acts, bias []float32, jobs
 		m.mulHalves(pool, dst, acts, bias, jobs)
 		return
 	}
-	m.multiply(pool, dst, acts, bias, jobs)
+	m.multiply(pool, dst, acts, bias, jobs, nil)
 }
 
 // Gated reports whether MulGated multiplies so many rows.
@@ -60,14 +60,12 @@ func (m *Matrix) MulGated(pool *Pool, dst []float32, acts *Acts, bias []float32,
 	if acts.width != m.in || len(dst) < acts.rows*m.out/2 || !m.Gated(acts.rows) {
 		panic(fmt.Sprintf("kern: activations of width %d for a stack [%d, %d, %d] and %d gated results", acts.width, m.e, m.out, m.in, len(dst)))
 	}
-	acts.gate = gate
-	m.multiply(pool, dst, acts, bias, jobs)
-	acts.gate = nil
+	m.multiply(pool, dst, acts, bias, jobs, gate)
 }
 
-// multiply is Mul of jobs that fit.
-func (m *Matrix) multiply(pool *Pool, dst []float32, acts *Acts, bias []float32, jobs []Job) {
-	acts.m, acts.dst, acts.bias, acts.jobs = m, dst, bias, jobs
+// multiply is Mul of jobs that fit, or MulGated if gate is not nil.
+func (m *Matrix) multiply(pool *Pool, dst []float32, acts *Acts, bias []float32, jobs []Job, gate func(dst, pairs []float32)) {
+	acts.m, acts.dst, acts.bias, acts.jobs, acts.gate = m, dst, bias, jobs, gate
 	if acts.multiply == nil {
 		acts.round, acts.multiply = acts.roundTile, acts.multiplyTask
 	}
