@@ -122,14 +122,14 @@ func TestInfiniteValue(t *testing.T) {
 	}
 	defer d.Close()
 	const tokens, at0 = 40, 25
-	buffers := make([]*buf, 4)
+	all, err := d.Alloc(tokens, s.QDim(), s.KVDim(), s.KVDim(), s.QDim())
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffers := make([]*buf, len(all))
 	rng := rand.New(rand.NewPCG(3, 3))
-	for i, width := range []int{s.QDim(), s.KVDim(), s.KVDim(), s.QDim()} {
-		b, err := d.Alloc(tokens, width)
-		if err != nil {
-			t.Fatal(err)
-		}
-		buffers[i] = at(b)
+	for i := range all {
+		buffers[i] = at(all[i])
 		for k := range buffers[i].x {
 			buffers[i].x[k] = float32(rng.NormFloat64())
 		}

@@ -89,3 +89,10 @@ func (d *Device) gateOwed(dst *buf, gateUp model.Buf) bool {
 	dst.wrote(was.from.rows)
 	return true
 }
+
+// Linears implements model.Device: each Linear uses the form of x that the first one made.
+func (d *Device) Linears(dst []model.Buf, x model.Buf, w, bias []model.Weight) {
+	for i := range dst {
+		d.Linear(dst[i], x, w[i], bias[i])
+	}
+}

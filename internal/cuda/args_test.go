@@ -16,27 +16,30 @@ import (
 // arguments has the Go type of each kernel's parameter. A name that ends with _ is the begin of
 // several ones.
 var arguments = map[string]any{
-	"narrow":          narrowArgs{},
-	"add_norm":        addNormArgs{},
-	"select_rows":     selectArgs{},
-	"glu":             gluArgs{},
-	"rotate":          rotateArgs{},
-	"store":           storeArgs{},
-	"attend_":         attendArgs{},
-	"sample_":         sampleArgs{},
-	"sample_resolve":  resolveArgs{},
-	"linear_":         productArgs{},
-	"up_":             productArgs{},
-	"down_":           productArgs{},
-	"embed_":          embedArgs{},
-	"route":           routeArgs{},
-	"experts_plan":    planArgs{},
-	"experts_combine": combineArgs{},
-	"allreduce":       allReduceArgs{},
-	"wgmma_":          tensorProductArgs{},
-	"conform_":        conformArgs{},
-	"conform_box":     conformBoxArgs{},
-	"measure_":        measureArgs{},
+	"narrow":             narrowArgs{},
+	"add_norm":           addNormArgs{},
+	"add_norm_experts_4": addNormArgs{},
+	"add_norm_experts_8": addNormArgs{},
+	"select_rows":        selectArgs{},
+	"glu":                gluArgs{},
+	"rotate_store":       rotateStoreArgs{},
+	"attend_":            attendArgs{},
+	"sample_":            sampleArgs{},
+	"sample_resolve":     resolveArgs{},
+	"linear_":            productArgs{},
+	"up_":                productArgs{},
+	"down_":              productArgs{},
+	"embed_":             embedArgs{},
+	"route":              routeArgs{},
+	"route_plan":         routeArgs{},
+	"experts_plan":       planArgs{},
+	"experts_combine":    combineArgs{},
+	"experts_gather":     gatherArgs{},
+	"allreduce":          allReduceArgs{},
+	"wgmma_":             tensorProductArgs{},
+	"conform_":           conformArgs{},
+	"conform_box":        conformBoxArgs{},
+	"measure_":           measureArgs{},
 }
 
 // measureArgs is MeasureArgs of kernels/measure.cu, which _tools/cuda/card launches.
@@ -45,13 +48,6 @@ type measureArgs struct {
 	pieces   uint64
 	rounds   int32
 	_        int32
-}
-
-// tensorProductArgs is TensorProductArgs of kernels/product_wgmma.cu, which nothing launches yet.
-type tensorProductArgs struct {
-	x, weights driver.TensorMap
-	product    productArgs
-	_          [10]int32
 }
 
 // argumentsOf returns the Go type of a kernel's parameter.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/kernels"
 	"ossian/internal/model"
 	"ossian/internal/tensor"
 )
@@ -44,6 +46,8 @@ type Device struct {
 	rounded *buffer // rows that are to be read in bf16 and were written in float32
 	inStep  func()  // from Begin to End: lets the goroutine off its thread
 	sampler *sampler
+	waiting waiting // asked for and not launched; nil = nothing
+	kept    []room  // for the next uploads
 	// What kernels keep between them: of experts, of attention.
 	expertScratch, attendScratch driver.Ptr
 }
@@ -92,6 +96,7 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, on *card) (*Device, 
 		}
 		device.queue = newQueue(on.drv, stream)
 		device.queue.blocking = cfg.Blocking
+		device.queue.hopper = on.about.Major == 9
 	}
 	if err := device.reserve(); err != nil {
 		return nil, errors.Join(err, device.free())
@@ -125,11 +130,18 @@ func (d *Device) Preload() error {
 	if d.cfg.KV == tensor.F8_E4M3 {
 		attend = attendKernels[d.heads.padded()][1]
 	}
-	names := []string{"add_norm", "rotate", attend.few, "attend_merge", "sample_peak"}
+	names := []string{"add_norm", "rotate_store", attend.few, "attend_merge", "sample_peak"}
 	if d.spec.FFN.Experts > 0 {
 		names = append(names, "route", "experts_plan")
 	}
-	for _, name := range slices.Concat(names, slices.Sorted(maps.Keys(d.needs))) {
+	names = append(names, slices.Sorted(maps.Keys(d.needs))...)
+	for _, name := range names { // d.needs has the smallest tile of each: "linear_bf16_8"
+		wide := "wgmma_" + strings.TrimSuffix(name, "8") + "128"
+		if _, err := kernels.Find(wide); err == nil && d.queue.hopper {
+			names = append(names, wide)
+		}
+	}
+	for _, name := range names {
 		if _, err := d.queue.function(name); err != nil {
 			return fmt.Errorf("cuda: kernel %s: %w", name, err)
 		}
