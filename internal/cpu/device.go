@@ -38,6 +38,8 @@ type Device struct {
 	epoch   uint64 // this write
 	attn    attention
 	last    *weight // multiplied last
+	lastTo  *buf    // where its results are
+	owed    owed    // a product that waits for its gate
 	experts experts
 	workers []scratch // [worker]; a chunk touches that of its worker only
 
@@ -54,6 +56,7 @@ type scratch struct {
 	then    pieceStart // what will probably be read after the piece at hand
 	history []int32    // [MaxLen]
 	sampler sample.Sampler
+	packing packing
 }
 
 // operands are the arguments of the operation that the pool is running: chunks
@@ -74,6 +77,7 @@ type bound struct {
 	embed, norm, glu, rotate, store, route, combine func(worker, row int)
 	pick, sample, angles                            func(worker, row int)
 	attend, attendSplit, attendMerge                func(worker, chunk int)
+	gate                                            func(dst, pairs []float32)
 }
 
 // A buf is an activation buffer, [cap, width] float32.
@@ -82,6 +86,7 @@ type buf struct {
 	width int
 	rows  int    // rows that the last operation wrote
 	epoch uint64 // changes with every write
+	owed  *owed  // what has to be computed before anybody looks at x or writes it; nil = nothing
 }
 
 func (b *buf) row(i int) []float32 { return b.x[i*b.width:][:b.width:b.width] }
@@ -131,6 +136,7 @@ func (d *Device) bind() {
 		chunk: d.chunk, embed: d.embedRow, norm: d.normRow, glu: d.gluRow, rotate: d.rotateRow, store: d.storeRow,
 		route: d.routeRow, combine: d.combineRow, pick: d.pickRow, sample: d.sampleRow, angles: d.anglesRow,
 		attend: d.attendTile, attendSplit: d.attendSplit, attendMerge: d.attendMerge,
+		gate: d.gate,
 	}
 }
 
@@ -142,7 +148,7 @@ func (d *Device) reserve() error {
 	for i := range d.workers {
 		mem := &d.workers[i]
 		mem.sampler.Weights = d.weighIDs
-		var errs [5]error
+		var errs [6]error
 		mem.queries, errs[0] = carve[float32](&d.mem, queries*spec.HeadDim)
 		mem.scores, errs[1] = carve[float32](&d.mem, queries*splitKeys)
 		mem.pieces, errs[2] = carve[float32](&d.mem, 2*d.tileTokens()*d.pieceLen())
@@ -150,6 +156,7 @@ func (d *Device) reserve() error {
 		if d.cfg.KV == tensor.F8_E4M3 {
 			mem.scales, errs[4] = carve[float32](&d.mem, 2*splitKeys)
 		}
+		errs[5] = mem.packing.reserve(d)
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}
@@ -221,6 +228,9 @@ func (d *Device) chunk(worker, chunk int) {
 // at returns the buffer behind b, nil for none.
 func at(b model.Buf) *buf {
 	p, _ := b.(*buf)
+	if p != nil && p.owed != nil {
+		p.owed.settle()
+	}
 	return p
 }
 
