@@ -42,6 +42,17 @@ type BatchLimit struct{ From, To, Tokens int }
 // Lookup reports whether guesses come from text, without a model.
 func (s *Settings) Lookup() bool { return s.Method == NGram || s.Method == Suffix }
 
+// Sources returns where guesses come from.
+func (s *Settings) Sources() []Source {
+	switch {
+	case s.Lookup():
+		return []Source{FromIndex, FromStore}
+	case s.Method == EAGLE3:
+		return []Source{FromHead}
+	}
+	return []Source{FromModel}
+}
+
 // NewIndex returns the index of one sequence.
 func (s *Settings) NewIndex() *Index { return &Index{rule: s.rule()} }
 
