@@ -159,7 +159,7 @@ var imports = map[string][]string{
 	"lab/size":              {"bench/sweep", "lab/predict", "lab/predict/machine", "lab/race", "plan"},
 
 	"terminal":            {},
-	"load":                {"chat", "ckpt", "cpu", "cuda", "cuda/driver/libcuda", "cuda/emu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
+	"load":                {"chat", "ckpt", "cpu", "cuda", "cuda/driver/libcuda", "cuda/emu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "shadow", "sim", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
 	"command/serve":       {"api", "chat", "ckpt", "command", "config", "engine", "host", "kvevents", "lab/predict", "lab/predict/local", "lab/size", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny", "tools/registry", "trace", "trace/otlp"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},

@@ -53,7 +53,10 @@ var (
 			return errOr(whole(raw, new(int), 1, 1), "only 1 is possible: there is one device, and nothing to split")
 		},
 		"max_model_len": func(s *speculation, raw json.RawMessage) error { return whole(raw, &s.DraftModelLen, 1, anyCount) },
-		"quantization":  func(s *speculation, raw json.RawMessage) error { return word(raw, &s.Quantization) },
+		"quantization": func(s *speculation, raw json.RawMessage) error {
+			s.note("quantization: the files of the model that guesses say how its weights are stored; --cpu-weights counts for it, too")
+			return word(raw, &s.Quantization)
+		},
 		"rejection_sample_method": func(s *speculation, raw json.RawMessage) error {
 			s.note("rejection_sample_method: a guess is kept where it is the id that would have been drawn without it, so answers stay the same")
 			return word(raw, new(string))
@@ -241,9 +244,8 @@ func errOr(err error, words string) error {
 
 // Guessable returns an error for methods that are read and not there yet.
 func (s *Settings) Guessable() error {
-	if s.Speculation == nil || s.Speculation.Lookup() {
+	if s.Speculation == nil || s.Speculation.Method != draft.EAGLE3 {
 		return nil
 	}
-	method := cmp.Or(s.Speculation.Method, "of "+s.Speculation.Draft)
-	return fmt.Errorf("--speculative-config: method %s is not there yet: no head or small model guesses; methods suffix and ngram guess from text", method)
+	return fmt.Errorf("--speculative-config: method %s is not there yet: no head guesses; a small model (draft_model) and methods suffix and ngram do", s.Speculation.Method)
 }

@@ -108,6 +108,11 @@ func openPort(cfg *config.Config) (net.Listener, error) {
 			return nil, err // before a port is open: the commonest mistake
 		}
 	}
+	if guesses := cfg.Speculation; guesses != nil && guesses.Draft != "" && !load.BuiltIn(guesses.Draft) {
+		if _, err := load.Resolve(guesses.Draft); err != nil {
+			return nil, fmt.Errorf("--speculative-config: %w", err)
+		}
+	}
 	l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("%w; --port chooses another port, 0 any free one", err)

@@ -26,12 +26,14 @@ func TestSPC5RepliesAreTheSame(t *testing.T) {
 	requests, methods := 40, []string{
 		`{"method":"suffix","num_speculative_tokens":7,"adaptive":false}`,
 		`{"method":"ngram","num_speculative_tokens":3,"prompt_lookup_min":2,"prompt_lookup_max":4,"adaptive":false}`,
+		`{"method":"draft_model","model":"ossian-tiny","num_speculative_tokens":4,"adaptive":false}`,
 		`{"method":"suffix","num_speculative_tokens":31}`,
+		`{"method":"draft_model","model":"ossian-tiny","num_speculative_tokens":31,"max_model_len":100}`,
 	}
 	if commandtest.Soaking() {
 		requests = 1000
 	} else {
-		methods = methods[:2]
+		methods = methods[:3]
 	}
 	args := []string{"--max-num-seqs", "8", "--max-model-len", "512", "--num-gpu-blocks-override", "36"}
 	rng := rand.New(rand.NewPCG(5, 5))

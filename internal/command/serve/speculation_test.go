@@ -1,21 +1,80 @@
 package serve
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
 	"ossian/internal/command/commandtest"
+	"ossian/internal/synth"
 )
 
-// What cannot guess yet is refused before a port is open, and so is what --explain would show.
-func TestHeadsAreRefused(t *testing.T) {
-	for _, args := range [][]string{
-		{"serve", "--port", "0", "--speculative-config", `{"method":"eagle3","model":"nvidia/gpt-oss-120b-Eagle3-v2","num_speculative_tokens":3}`},
-		{"serve", "--explain", "-sc", `{"model":"a/small"}`},
+// What cannot guess is refused before a port is open, and so is what --explain would show.
+func TestGuessersAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"serve", "--port", "0", "--speculative-config", `{"method":"eagle3","model":"nvidia/gpt-oss-120b-Eagle3-v2","num_speculative_tokens":3}`}, "is not there yet"},
+		{[]string{"serve", "--port", "0", "-sc", `{"method":"draft_model","model":"nobody/has-this"}`}, "--speculative-config: "},
+		{[]string{"serve", "--port", "0", "-sc", `{"method":"draft_model"}`}, "needs model"},
+		{[]string{"serve", "--explain", "-sc", `{"model":"nobody/has-this"}`}, "--speculative-config: "},
+		{[]string{"serve", "--explain", "--device", "sim:h100", "-sc", `{"method":"draft_model","model":"ossian-tiny"}`}, "has no model to guess with"},
 	} {
-		_, log, err := commandtest.Run(t, root(), args...)
-		if err == nil || !strings.Contains(err.Error(), "is not there yet") || strings.Contains(log, "listening") {
-			t.Errorf("%q: %v\n%s", args, err, log)
+		_, log, err := commandtest.Run(t, root(), tt.args...)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(log, "listening") {
+			t.Errorf("%q: %v, want %q\n%s", tt.args, err, tt.want, log)
 		}
 	}
+}
+
+// A model with another vocabulary is refused when both are known.
+func TestGuesserOfAnotherFamily(t *testing.T) {
+	t.Chdir(t.TempDir())
+	commandtest.WriteModel(t, "qwen3-tiny", "other", synth.Options{})
+	_, log, err := commandtest.Run(t, root(), "serve", "--port", "0", "-sc", `{"method":"draft_model","model":"other"}`)
+	if err == nil || !strings.Contains(err.Error(), "with the same tokenizer") {
+		t.Errorf("%v\n%s", err, log)
+	}
+}
+
+// Metrics say what a model has guessed, and what of it held; the log, what memory it takes.
+func TestModelGuessesInMetrics(t *testing.T) {
+	url := commandtest.Serve(t, root(), "--speculative-config", `{"method":"draft_model","model":"ossian-tiny","num_speculative_tokens":3,"adaptive":false}`)
+	commandtest.Post(t, url+"/v1/completions", `{"prompt":"the cat sat on","max_tokens":40,"temperature":0,"ignore_eos":true}`)
+	reply, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The model guesses for itself: 39 tokens in steps of 4 behind the first, one of them shorter.
+	for _, want := range []string{
+		`vllm:spec_decode_num_drafts_total{engine="0",model_name="ossian-tiny"} 10`,
+		`vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="ossian-tiny"} 29`,
+		`ossian_guesses_total{engine="0",model_name="ossian-tiny",result="accepted",source="model"} 29`,
+		`ossian_guesses_total{engine="0",model_name="ossian-tiny",result="refused",source="model"} 0`,
+	} {
+		if !strings.Contains(string(text), want+"\n") {
+			t.Errorf("no %s in\n%s", want, guessLines(string(text)))
+		}
+	}
+	if strings.Contains(string(text), `source="index"`) {
+		t.Error("guesses from texts are counted, where none are made")
+	}
+}
+
+// guessLines are the lines of metrics about guesses.
+func guessLines(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "spec_decode") || strings.Contains(line, "guess") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
 }
