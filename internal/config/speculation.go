@@ -70,7 +70,7 @@ var (
 			return truth(raw, new(bool))
 		},
 		"adaptive":   func(s *speculation, raw json.RawMessage) error { return truth(raw, &s.Adaptive) },
-		"aux_offset": func(s *speculation, raw json.RawMessage) error { return offset(raw, &s.AuxOffset) },
+		"aux_offset": func(s *speculation, raw json.RawMessage) error { return whole(raw, &s.AuxOffset, 0, 1) },
 	}
 	speculationRenamed = map[string]string{
 		"tensor_parallel_size": "draft_tensor_parallel_size", "speculative_model": "model", "draft_model": "model",
@@ -87,7 +87,7 @@ func speculative(text string) (*draft.Settings, []string, error) {
 	if text == "" {
 		return nil, nil, nil
 	}
-	s := &speculation{Settings: draft.Settings{CachedRequests: 10_000, Factor: 1, MinTokenProb: 0.1, Adaptive: true, AuxOffset: "measure"}}
+	s := &speculation{Settings: draft.Settings{CachedRequests: 10_000, Factor: 1, MinTokenProb: 0.1, Adaptive: true}}
 	if err := json.Unmarshal([]byte(text), &s.given); err != nil || s.given == nil {
 		return nil, nil, errors.New(speculationExample)
 	}
@@ -205,16 +205,6 @@ func truth(raw json.RawMessage, to *bool) error {
 	return nil
 }
 
-// offset reads 0, 1 or "measure".
-func offset(raw json.RawMessage, to *string) error {
-	switch text := strings.Trim(string(raw), `"`); text {
-	case "0", "1", "measure":
-		*to = text
-		return nil
-	}
-	return fmt.Errorf(`0, 1 or "measure" expected, found %.40s`, raw)
-}
-
 // batches reads rows of the first and last number of sequences, and the guesses of each.
 func batches(raw json.RawMessage) (out []draft.BatchLimit, err error) {
 	var rows [][]int
@@ -240,12 +230,4 @@ func errOr(err error, words string) error {
 		return errors.New(words)
 	}
 	return nil
-}
-
-// Guessable returns an error for methods that are read and not there yet.
-func (s *Settings) Guessable() error {
-	if s.Speculation == nil || s.Speculation.Method != draft.EAGLE3 {
-		return nil
-	}
-	return fmt.Errorf("--speculative-config: method %s is not there yet: no head guesses; a small model (draft_model) and methods suffix and ngram do", s.Speculation.Method)
 }

@@ -33,7 +33,7 @@ type Settings struct {
 	Draft         string // name of the head or the small model; "" = none. Where Method is "" its files say which it is
 	DraftModelLen int    // max_model_len of it; 0 = the target's
 	Quantization  string // of it; "" = as stored
-	AuxOffset     string // 0, 1, measure: which hidden states a head was trained on
+	AuxOffset     int    // 0 or 1: added to the layers whose states a head names
 }
 
 // A BatchLimit bounds the guesses behind each sequence in steps with From to To sequences.

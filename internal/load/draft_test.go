@@ -1,9 +1,11 @@
 package load
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"ossian/internal/ckpt/eagle/eagletest"
 	"ossian/internal/model"
 	"ossian/internal/plan"
 	"ossian/internal/runner"
@@ -163,5 +165,126 @@ func TestBesideGroups(t *testing.T) {
 	}
 	if shadow.ScratchBlocks(31, 16) != 2 || shadow.ScratchBlocks(16, 16) != 1 {
 		t.Error("blocks of scratch")
+	}
+}
+
+// golden writes the model and the head that plain torch has computed, too.
+func golden(t *testing.T, number int) (target, head string, c *eagletest.Case) {
+	t.Helper()
+	want := eagletest.Want(t)
+	m, err := synth.Preset(want.Preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, head, c = t.TempDir()+"/"+want.Preset, t.TempDir(), &eagletest.Cases(t)[number]
+	if err := synth.Write(t.Context(), target, synth.Options{Model: m, Seed: want.Seed}, nil); err != nil {
+		t.Fatal(err)
+	}
+	eagletest.Write(t, head, c.Config, c.Tensors(m.Hidden))
+	return target, head, c
+}
+
+// A head guesses what it does in plain torch, whatever the chunks of the prompt, beside another
+// sequence, and behind a prefix that another has computed.
+func TestHeadGuesses(t *testing.T) {
+	want := eagletest.Want(t)
+	for number := range want.Cases {
+		target, files, c := golden(t, number)
+		checkpoint, err := OpenModel(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer checkpoint.Close()
+		options := &Options{Threads: 2, KV: "f32", Packed: "off", Weights: "bf16", Exact: true, Device: "cpu", Draft: &Draft{Either: true, Name: files, Offset: c.Offset, Tokens: 4}}
+		loading, err := options.Begin(checkpoint, func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !loading.IsHead() {
+			t.Errorf("%s is not known as a head", c.Name)
+		}
+		lim := model.Limits{MaxSeqs: 2, MaxTokens: 64, MaxLen: 80, BlockSize: 16, Blocks: []int{10}, Lookahead: 4}
+		both, _, err := loading.Open(t.Context(), lim, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer both.Close()
+		rows := func(rows ...runner.Row) [][]int32 {
+			batch := &runner.Batch{}
+			for i := range rows {
+				row := &rows[i]
+				row.Params, row.History, row.Sample, row.Ahead = &sample.Params{}, want.IDs, row.Start+row.Len == len(want.IDs), 4
+				batch.Tokens = append(batch.Tokens, want.IDs[row.Start:row.Start+row.Len]...)
+			}
+			batch.Rows = rows
+			if err := both.Launch(batch); err != nil {
+				t.Fatal(err)
+			}
+			result, err := both.Collect()
+			if err != nil || result.GuessFault != nil {
+				t.Fatalf("%v, %+v", err, result.GuessFault)
+			}
+			return result.Guesses
+		}
+		first, second := [][]runner.BlockID{{3, 1, 4, 2}}, [][]runner.BlockID{{3, 1, 5, 6}}
+		rows(runner.Row{Tables: first, Len: 7})
+		rows(runner.Row{Tables: first, Start: 7, Len: 26})
+		got := rows(runner.Row{Slot: 1, Tables: second, Start: 32, Len: 20}, runner.Row{Tables: first, Start: 33, Len: 27})
+		if want := want.Cases[number].Guesses; !slices.Equal(got[1], want) {
+			t.Errorf("%s guesses %v, want %v", c.Name, got[1], want)
+		}
+		got = rows(runner.Row{Slot: 1, Tables: second, Start: 52, Len: 8})
+		if want := want.Cases[number].Guesses; !slices.Equal(got[0], want) {
+			t.Errorf("%s, behind a prefix that another has computed: guesses %v, want %v", c.Name, got[0], want)
+		}
+	}
+}
+
+// The memory plan has room for a head, what it reads of the target, and its keys and values.
+func TestHeadMemory(t *testing.T) {
+	target, files, _ := golden(t, 0)
+	lim := model.Limits{MaxSeqs: 3, MaxTokens: 64, MaxLen: 200, BlockSize: 16, Blocks: []int{40}, Depth: 1, Lookahead: 3}
+	var needs []plan.Footprint
+	for _, draft := range []*Draft{nil, {Head: true, Name: files, Tokens: 3}} {
+		loading, err := begun(t, target, draft, "cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		need, err := loading.Cost()(lim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		needs = append(needs, need)
+	}
+	alone, with := needs[0], needs[1]
+	if got, want := with.KV-alone.KV, int64(2*2*32*2*16*(40+3)); got != want {
+		t.Errorf("keys and values of a head: %d bytes, want %d", got, want)
+	}
+	if with.Draft != with.Total()-alone.Total() || with.Activations-alone.Activations < 4*3*64*(64+67) {
+		t.Errorf("a head takes %d bytes, of a total of %d more, %d of them buffers", with.Draft, with.Total()-alone.Total(), with.Activations-alone.Activations)
+	}
+	// Matrices in 8 bits: fc, the layer, 100 ids.
+	if got := with.Weights - alone.Weights; got < 64*(192+128*2+128+128+96*3+100)/2 || got > 2*64*(192+128*2+128+128+96*3+100) {
+		t.Errorf("weights of a head: %d bytes", got)
+	}
+}
+
+// What is no head, or one of another model, or is given to the wrong method, is refused with words.
+func TestHeadRefused(t *testing.T) {
+	target, files, _ := golden(t, 0)
+	other := tinyPreset(t, "llama3-tiny", 0)
+	for _, tt := range []struct {
+		name, target string
+		draft        Draft
+		want         string
+	}{
+		{"a model", target, Draft{Head: true, Name: target, Tokens: 3}, "not that of an EAGLE3 head"},
+		{"a head as a model", target, Draft{Name: files, Tokens: 3}, "method eagle3 is for it"},
+		{"of another model", other, Draft{Head: true, Name: files, Tokens: 3}, "vocabulary of 384 ids"},
+		{"not there", target, Draft{Head: true, Name: files + "/none", Tokens: 3}, "none"},
+	} {
+		if _, err := begun(t, tt.target, &tt.draft, "cpu"); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--speculative-config") {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
 	}
 }

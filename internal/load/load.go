@@ -66,7 +66,7 @@ type Loading struct {
 	options    *Options
 	checkpoint *ckpt.Model
 	device     Device
-	drafter    *drafter // nil = none
+	drafter    drafter // nil = none
 	note       func(string)
 }
 
@@ -88,7 +88,7 @@ func (o *Options) Begin(checkpoint *ckpt.Model, note func(string)) (*Loading, er
 // Cost returns what the device and the process around it take, with what guesses beside the model.
 func (l *Loading) Cost() plan.Cost {
 	if l.drafter != nil {
-		return l.drafter.beside(l.device.Cost(l.checkpoint))
+		return l.withDraft(l.device.Cost(l.checkpoint))
 	}
 	return l.device.Cost(l.checkpoint)
 }
@@ -106,7 +106,7 @@ func (l *Loading) Prepare(ctx context.Context, status io.Writer) error {
 	if err := l.checkpoint.Guard(func() error { return l.device.prepare(ctx, check, l.bar(status), l.note) }); err != nil || l.drafter == nil {
 		return err
 	}
-	return l.drafter.Prepare(ctx, status)
+	return l.drafter.prepare(ctx, status)
 }
 
 // Open loads the model onto the device, which chooses how it uses the machine. It may be
@@ -131,7 +131,7 @@ func (l *Loading) Open(ctx context.Context, lim model.Limits, status io.Writer) 
 	if l.drafter == nil {
 		return target, choice, nil
 	}
-	both, err := l.drafter.open(ctx, target, l.checkpoint, lim, choice, status)
+	both, err := l.openDraft(ctx, opened, target, lim, choice, status)
 	if err != nil {
 		return nil, choice, errors.Join(err, target.Close())
 	}
@@ -199,7 +199,7 @@ func (o *Options) roomy(lim model.Limits) model.Limits {
 // shows progress and may be nil.
 func Verify(ctx context.Context, checkpoint *ckpt.Model, elsewhere map[string]bool, status io.Writer) error {
 	bar := terminal.NewLateProgress(status, "checking "+checkpoint.Spec.Name)
-	err := checkpoint.VerifyBut(ctx, elsewhere, bar.Report)
+	err := checkpoint.Verify(ctx, elsewhere, bar.Report)
 	bar.Done()
 	if _, damaged := errors.AsType[*ckpt.Error](err); damaged {
 		err = fmt.Errorf("%w; fetch the model again (ossian pull --force), or use it as it is with --no-verify", err)

@@ -36,7 +36,8 @@ type decoder struct {
 	picked, logits        Buf // [R,H], [R,Vocab]
 	part                  int // R: tokens whose logits are computed at a time
 
-	flight int // launched and uncollected steps
+	flight int   // launched and uncollected steps
+	taps   *taps // what a head reads; nil = there is none
 }
 
 // NewDecoder uploads the parameters to dev and returns a runner that executes spec.
@@ -173,6 +174,7 @@ func (d *decoder) forward(wanted int) {
 	for i := range d.layers {
 		layer := &d.layers[i]
 		dev.AddNorm(d.normed, d.hidden, delta, layer.attnNorm)
+		d.taps.at(i, d.hidden)
 		dev.Linear(d.q, d.normed, layer.q, layer.qBias)
 		dev.Linear(d.k, d.normed, layer.k, layer.kBias)
 		dev.Linear(d.v, d.normed, layer.v, layer.vBias)
@@ -194,6 +196,8 @@ func (d *decoder) forward(wanted int) {
 	}
 	// Logits are large: they are made, and used up, for part tokens at a time.
 	dev.AddNorm(d.normed, d.hidden, delta, d.norm)
+	d.taps.at(len(d.layers), d.hidden)
+	d.taps.last(d.normed)
 	for from := 0; from < wanted; from += d.part {
 		dev.Select(d.picked, d.normed, from)
 		dev.Linear(d.logits, d.picked, d.head, nil)
@@ -227,6 +231,7 @@ func (d *decoder) Launch(b *runner.Batch) error {
 	if err := d.dev.Begin(b); err != nil {
 		return err
 	}
+	d.taps.begin(b)
 	d.forward(wanted(b))
 	if err := d.dev.End(); err != nil {
 		return err

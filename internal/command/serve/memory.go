@@ -5,6 +5,7 @@ import (
 
 	"ossian/internal/ckpt"
 	"ossian/internal/config"
+	"ossian/internal/draft"
 	"ossian/internal/limits"
 	"ossian/internal/load"
 	"ossian/internal/model"
@@ -16,14 +17,23 @@ import (
 func loadOptions(cfg *config.Config) *load.Options {
 	options := &load.Options{Device: cfg.Device, Threads: cfg.Threads, KV: cfg.KVCacheDType, Weights: cfg.Weights, Packed: cfg.Packed, Activations: cfg.Activations, Exact: cfg.Exact, NoVerify: !cfg.Verify}
 	if guesses := cfg.Speculation; guesses != nil && !guesses.Lookup() {
-		options.Draft = &load.Draft{Name: guesses.Draft, Tokens: guesses.Tokens, MaxLen: guesses.DraftModelLen}
+		options.Draft = &load.Draft{Head: guesses.Method == draft.EAGLE3, Either: guesses.Method == "", Name: guesses.Draft, Offset: guesses.AuxOffset, Tokens: guesses.Tokens, MaxLen: guesses.DraftModelLen}
 	}
 	return options
 }
 
-// begin begins to load a checkpoint as the settings say.
+// begin begins to load a checkpoint as the settings say. Of what guesses beside it the files may say
+// what it is, which the settings have from then on.
 func begin(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load.Loading, error) {
-	return loadOptions(cfg).Begin(checkpoint, note)
+	loading, err := loadOptions(cfg).Begin(checkpoint, note)
+	if err == nil && cfg.Speculation != nil && cfg.Speculation.Method == "" {
+		settled := *cfg.Speculation
+		if settled.Method = draft.Model; loading.IsHead() {
+			settled.Method = draft.EAGLE3
+		}
+		cfg.Speculation = &settled
+	}
+	return loading, err
 }
 
 // planMemory shares the available memory, in bytes, 0 = unknown, out: to the device as in other commands, and to what clients

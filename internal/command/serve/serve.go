@@ -92,10 +92,8 @@ func checkFirst(cfg *config.Config, env []string) error {
 	if _, err := cfg.TLS(); err != nil {
 		return err
 	}
-	if _, _, err := checkOutlets(cfg, command.Version(), env); err != nil {
-		return err
-	}
-	return cfg.Guessable()
+	_, _, err := checkOutlets(cfg, command.Version(), env)
+	return err
 }
 
 // openPort listens where the settings say.
@@ -213,9 +211,6 @@ func catchHangups() (hup chan os.Signal, outlives bool) {
 func Start(ctx context.Context, args []string, log io.Writer) (address string, ended <-chan error, err error) {
 	src := config.Source{Args: args}
 	cfg, err := config.Load(src)
-	if err == nil {
-		err = cfg.Guessable()
-	}
 	if err != nil {
 		return "", nil, err
 	}

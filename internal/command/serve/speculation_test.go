@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -16,7 +17,8 @@ func TestGuessersAreRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"serve", "--port", "0", "--speculative-config", `{"method":"eagle3","model":"nvidia/gpt-oss-120b-Eagle3-v2","num_speculative_tokens":3}`}, "is not there yet"},
+		{[]string{"serve", "--port", "0", "--speculative-config", `{"method":"eagle3","model":"nobody/has-this","num_speculative_tokens":3}`}, "--speculative-config: "},
+		{[]string{"serve", "--explain", "-sc", `{"method":"eagle3","model":"ossian-tiny"}`}, "not that of an EAGLE3 head"},
 		{[]string{"serve", "--port", "0", "-sc", `{"method":"draft_model","model":"nobody/has-this"}`}, "--speculative-config: "},
 		{[]string{"serve", "--port", "0", "-sc", `{"method":"draft_model"}`}, "needs model"},
 		{[]string{"serve", "--explain", "-sc", `{"model":"nobody/has-this"}`}, "--speculative-config: "},
@@ -65,6 +67,24 @@ func TestModelGuessesInMetrics(t *testing.T) {
 	}
 	if strings.Contains(string(text), `source="index"`) {
 		t.Error("guesses from texts are counted, where none are made")
+	}
+}
+
+// What a head guesses is counted as a head's, also where its files alone say that it is one.
+func TestHeadInMetrics(t *testing.T) {
+	url := commandtest.Serve(t, root(), "--speculative-config", fmt.Sprintf(`{"model":%q,"num_speculative_tokens":2,"adaptive":false}`, randomHead(t)))
+	commandtest.Post(t, url+"/v1/completions", `{"prompt":"the cat sat on","max_tokens":40,"temperature":0,"ignore_eos":true}`)
+	if got := series(t, url, "vllm:spec_decode_num_drafts_total"); got < 12 || got > 38 {
+		t.Errorf("%v rows with guesses behind 40 tokens", got)
+	}
+	reply, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || !strings.Contains(string(text), `result="refused",source="head"} `) || strings.Contains(string(text), `source="model"`) {
+		t.Errorf("no guesses of a head, or others: %v\n%s", err, guessLines(string(text)))
 	}
 }
 
