@@ -107,7 +107,7 @@ tests() { # NUMBER of the run
   export OSSIAN_CARD=${device%%:*} OSSIAN_DIGESTS=$out/digests-$1.txt
   test "$device" = "${device#*:}" || export CUDA_VISIBLE_DEVICES=${device#*:}
   rm -f "$OSSIAN_DIGESTS"
-  local only='^Test(AddNorm|Attend|Device|Embed|Expert|GLU|Hopper|Invariance|Linear|Measure|Narrow|Picks|Pools|Rotate|Route|Runner|Sample|SelectRows|Store)'
+  local only='^Test(AddNorm|Attend|Device|Embed|Expert|GLU|Invariance|Linear|Measure|Narrow|Picks|Pools|Rotate|Route|Runner|Sample|SelectRows|Store|Warpgroups)'
   test $small = 1 && only='^Test(GLU|Narrow|Rotate)$'
   cd "$programs" && ./cuda.test -test.v -test.timeout 10m -test.run "$only" -test.skip '(Counters|Faults|Plan|Refuses|Scratch|Traffic)$' || return
   echo "$(grep -c '^ *--- PASS' "$out/tests-$1.log") tests passed" >"$out/tests-$1.remark"

@@ -32,6 +32,7 @@ var arguments = map[string]any{
 	"route":           routeArgs{},
 	"experts_plan":    planArgs{},
 	"experts_combine": combineArgs{},
+	"experts_gather":  gatherArgs{},
 	"allreduce":       allReduceArgs{},
 	"wgmma_":          tensorProductArgs{},
 	"conform_":        conformArgs{},
@@ -45,13 +46,6 @@ type measureArgs struct {
 	pieces   uint64
 	rounds   int32
 	_        int32
-}
-
-// tensorProductArgs is TensorProductArgs of kernels/product_wgmma.cu, which nothing launches yet.
-type tensorProductArgs struct {
-	x, weights driver.TensorMap
-	product    productArgs
-	_          [10]int32
 }
 
 // argumentsOf returns the Go type of a kernel's parameter.

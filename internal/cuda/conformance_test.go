@@ -260,7 +260,9 @@ func boxConformity(rng *rand.Rand, i int) *conformity {
 	for i := range box.data {
 		box.data[i] = byte(rng.Uint32())
 	}
-	corners := [][2]int32{{0, 0}, {-8, -3}, {int32(d.Size[0]) - 8, int32(d.Size[1]) - 2}, {int32(d.Size[0]), 0}, {0, int32(d.Size[1])}, {-100, -200}, {3, 1}, {-1, 0}, {1, -1}}
+	// Columns are multiples of 16 bytes: an H100 takes no others ("illegal instruction").
+	end := int32(d.Size[0]+7) / 8 * 8
+	corners := [][2]int32{{0, 0}, {-8, -3}, {end - 8, int32(d.Size[1]) - 2}, {end, 0}, {0, int32(d.Size[1])}, {-104, -200}, {16, 1}, {-64, 0}, {8, -1}}
 	bytes := int(d.Box[0]*d.Box[1]) * 2
 	c := &conformity{name: fmt.Sprint("conform_box-", i), kernel: "conform_box", blocks: uint32(len(corners)), threads: 128, shared: uint32(bytes), out: len(corners) * bytes / 4, box: box}
 	for _, corner := range corners {
@@ -373,11 +375,22 @@ func (c *conformity) compare(got, want []uint32) error {
 			continue
 		}
 		x, y := float64(math.Float32frombits(v)), float64(math.Float32frombits(want[i]))
-		if (c.within == nil || !(math.Abs(x-y) <= c.within[i])) && !near(v, want[i], c.ulps) {
+		if !(math.Abs(x-y) <= c.tolerance(i)) && !near(v, want[i], c.ulps) {
 			return fmt.Errorf("word %d is %08x (%v), want %08x (%v)", i, v, x, want[i], y)
 		}
 	}
 	return nil
+}
+
+// tolerance is how far a result may be off, beside a number of units in its last place.
+func (c *conformity) tolerance(i int) float64 {
+	switch {
+	case c.within != nil:
+		return c.within[i]
+	case c.kernel == "conform_approximate" && i%5 == 4: // lg2, whose error is bounded so from 0.5 to 2 (PTX ISA)
+		return 0x1p-22
+	}
+	return -1
 }
 
 // near says whether two float32 of the same sign are at most some units in the last place apart.
@@ -418,7 +431,9 @@ func (c *conformity) hold(got []uint32, recording []byte) error {
 	for i := range want {
 		want[i] = binary.LittleEndian.Uint32(recording[sha256.Size+4*i:])
 	}
-	return c.compare(got, want)
+	recorded := *c
+	recorded.within = nil // the emulator adds as the card does (arith.Dot)
+	return recorded.compare(got, want)
 }
 
 // conformanceRig opens a card that has what a case needs, or skips the test.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/kernels"
 	"ossian/internal/model"
 	"ossian/internal/tensor"
 )
@@ -92,6 +94,7 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, on *card) (*Device, 
 		}
 		device.queue = newQueue(on.drv, stream)
 		device.queue.blocking = cfg.Blocking
+		device.queue.hopper = on.about.Major == 9
 	}
 	if err := device.reserve(); err != nil {
 		return nil, errors.Join(err, device.free())
@@ -129,7 +132,14 @@ func (d *Device) Preload() error {
 	if d.spec.FFN.Experts > 0 {
 		names = append(names, "route", "experts_plan")
 	}
-	for _, name := range slices.Concat(names, slices.Sorted(maps.Keys(d.needs))) {
+	names = append(names, slices.Sorted(maps.Keys(d.needs))...)
+	for _, name := range names { // d.needs has the smallest tile of each: "linear_bf16_8"
+		wide := "wgmma_" + strings.TrimSuffix(name, "8") + "128"
+		if _, err := kernels.Find(wide); err == nil && d.queue.hopper {
+			names = append(names, wide)
+		}
+	}
+	for _, name := range names {
 		if _, err := d.queue.function(name); err != nil {
 			return fmt.Errorf("cuda: kernel %s: %w", name, err)
 		}

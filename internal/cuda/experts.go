@@ -21,6 +21,8 @@ type expertArgs struct {
 	stride       int // of ids and weights
 	tokens, topK int
 	activation   int32
+	warpgroups   bool // products are those of warpgroup.go where there are many tokens
+	wide         int  // queue.tile
 }
 
 // expertPiece is the most tokens that experts computes at a time: what lies between products is
@@ -52,10 +54,16 @@ func (a *expertArgs) space(tokens int) expertSpace {
 	s := expertSpace{innerStride: pad64(a.up.rows / 2), planeStride: pad64(a.down.rows)}
 	// The tile is chosen by what an expert has on average, so that most have one. Sums do not depend on it.
 	switch average := ceil(assignments, experts); {
+	case a.warpgroups && a.wide > 0:
+		s.tile = a.wide
 	case average <= 4:
 		s.tile = 8
 	case average <= 10:
 		s.tile = 16
+	case a.warpgroups && average <= 32:
+		s.tile = 32
+	case a.warpgroups && average <= 96:
+		s.tile = 64
 	case average <= 48:
 		s.tile = 32
 	default:
@@ -92,6 +100,7 @@ func (q *queue) experts(a *expertArgs) {
 	}
 	for first := 0; first < a.tokens; first += expertPiece {
 		piece := *a
+		piece.warpgroups, piece.wide = q.warpgroups(a.up) && q.warpgroups(a.down), q.tile
 		piece.tokens = min(expertPiece, a.tokens-first)
 		piece.dst += driver.Ptr(4 * first * a.dstStride)
 		piece.x += driver.Ptr(2 * first * a.xStride)
@@ -101,7 +110,13 @@ func (q *queue) experts(a *expertArgs) {
 	}
 }
 
-// expertPiece computes experts for up to expertPiece tokens in four kernels.
+// gatherArgs is GatherArgs of kernels/gather.cu.
+type gatherArgs struct {
+	dst, x, order driver.Ptr
+	pieces, topK  int32
+}
+
+// expertPiece computes experts for up to expertPiece tokens in four kernels, or five.
 func (q *queue) expertPiece(a *expertArgs) {
 	s := a.space(a.tokens)
 	order, tiles, activated, planes := a.scratch+driver.Ptr(s.order), a.scratch+driver.Ptr(s.list), a.scratch+driver.Ptr(s.activated), a.scratch+driver.Ptr(s.planes)
@@ -109,12 +124,29 @@ func (q *queue) expertPiece(a *expertArgs) {
 	experts := a.up.experts
 	launch(q, "experts_plan", driver.Dim3{X: uint32(experts), Y: 1, Z: 1}, 256, uint32(4*experts), &planArgs{ids: a.ids, order: order, tiles: tiles,
 		stride: int32(a.stride), tokens: int32(a.tokens), topK: int32(a.topK), tile: int32(s.tile), numTiles: int32(s.tiles)})
-	// Columns of the activation are written up to its stride, 8 a group.
-	q.product("up", a.up, s.tile, s.tiles, s.innerStride/8, productArgs{dst: activated, x: a.x, bias: a.upBias, tiles: tiles, order: order,
-		dstStride: int32(s.innerStride), xStride: int32(a.xStride), topK: int32(a.topK), activation: a.activation})
-	q.product("down", a.down, s.tile, s.tiles, a.down.groups(), productArgs{dst: planes, x: activated, bias: a.downBias, tiles: tiles, order: order,
-		dstStride: int32(s.planeStride), xStride: int32(s.innerStride)})
+	if s.tile >= 32 && a.warpgroups {
+		q.expertsByWarpgroups(a, &s)
+	} else {
+		// Columns of the activation are written up to its stride, 8 a group.
+		q.product("up", a.up, s.tile, s.tiles, s.innerStride/8, productArgs{dst: activated, x: a.x, bias: a.upBias, tiles: tiles, order: order,
+			dstStride: int32(s.innerStride), xStride: int32(a.xStride), topK: int32(a.topK), activation: a.activation})
+		q.product("down", a.down, s.tile, s.tiles, a.down.groups(), productArgs{dst: planes, x: activated, bias: a.downBias, tiles: tiles, order: order,
+			dstStride: int32(s.planeStride), xStride: int32(s.innerStride)})
+	}
 	launch(q, "experts_combine", driver.Dim3{X: uint32(a.tokens), Y: uint32(ceil(a.down.rows, 512)), Z: 1}, 128, 0, &combineArgs{dst: a.dst,
 		planes: planes, weights: a.weights, dstStride: int32(a.dstStride), planeStride: int32(s.planeStride), weightStride: int32(a.stride),
 		width: int32(a.down.rows), topK: int32(a.topK)})
+}
+
+// expertsByWarpgroups is both products for rows that lie in the order of experts. The tokens' rows in that
+// order take the room of the planes, which are not written before all of them have been read.
+func (q *queue) expertsByWarpgroups(a *expertArgs, s *expertSpace) {
+	order, tiles, activated, planes := a.scratch+driver.Ptr(s.order), a.scratch+driver.Ptr(s.list), a.scratch+driver.Ptr(s.activated), a.scratch+driver.Ptr(s.planes)
+	places := a.tokens * a.topK
+	launch(q, "experts_gather", driver.Dim3{X: uint32(places), Y: 1, Z: 1}, 128, 0, &gatherArgs{dst: planes, x: a.x, order: order,
+		pieces: int32(a.xStride / 8), topK: int32(a.topK)})
+	q.warpgroupProduct("up", a.up, s.tile, rowsOf16{planes, a.xStride, places}, s.tiles, s.innerStride/8, productArgs{dst: activated, bias: a.upBias,
+		tiles: tiles, order: order, dstStride: int32(s.innerStride), activation: a.activation})
+	q.warpgroupProduct("down", a.down, s.tile, rowsOf16{activated, s.innerStride, places}, s.tiles, a.down.groups(), productArgs{dst: planes, bias: a.downBias,
+		tiles: tiles, order: order, dstStride: int32(s.planeStride)})
 }

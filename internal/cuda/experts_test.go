@@ -172,6 +172,10 @@ func TestExperts(t *testing.T) {
 		{tensor.MXFP4HF, 352, 32, 4, 2, swigluLimited},
 		{tensor.MXFP4, 64, 544, 3, 2, silu},
 		{tensor.BF16, 40, 20, 4, 2, swigluLimited},
+		// More units in a chunk than any kernel has stages.
+		{tensor.MXFP4, 416, 480, 2, 1, swigluLimited},
+		{tensor.BF16, 416, 480, 2, 1, silu},
+		{tensor.Q8_0, 416, 480, 2, 1, swigluLimited},
 		// Sums in one chunk and in several, of the first matrix and of the second one.
 		{tensor.BF16, 520, 16, 3, 2, swigluLimited},
 		{tensor.BF16, 16, 520, 3, 2, swigluLimited},
@@ -195,7 +199,11 @@ func TestExperts(t *testing.T) {
 					}
 				}
 			}
-			for _, part := range [][2]int{{11, 1}, {20, 5}, {0, 8}, {3, 15}, {60, 38}} {
+			for i, part := range [][2]int{{11, 1}, {20, 5}, {0, 8}, {3, 15}, {60, 38}, {7, 3}, {30, 14}, {70, 28}} {
+				r.q.multiprocessors = largeCard
+				if i%2 > 0 { // blocks with several warps for a chunk
+					r.q.multiprocessors = 1
+				}
 				for i, row := range m.run(r, x, a, part[0], part[1]) {
 					sameBits(t, fmt.Sprintf("token %d of %d", i, part[1]), row, all[part[0]+i])
 				}
@@ -242,6 +250,7 @@ func TestExpertsRandom(t *testing.T) {
 		topK, tokens := 1+rng.IntN(min(experts-1, 5)), 1+rng.IntN(60)
 		t.Run(fmt.Sprintf("%v/%dx%d/%d of %d/%d", dtype, hidden, inner, topK, experts, tokens), func(t *testing.T) {
 			r := newRig(t)
+			r.q.multiprocessors = 1 + rng.IntN(20)
 			m := newMixture(r, rng, dtype, hidden, inner, experts, int32(rng.IntN(2)))
 			x := newActivations(r, normals(rng, tokens*hidden, 1), hidden)
 			a := newAssigned(rng, tokens, experts, topK)

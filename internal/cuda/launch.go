@@ -17,12 +17,21 @@ type queue struct {
 	modules   map[string]driver.Module   // by name of the source
 	functions map[string]driver.Function // by name of the kernel
 	shared    map[driver.Function]uint32 // dynamic shared memory that was asked for, above what every kernel may have
+	hopper    bool                       // the card runs code for sm_90a
+	tile      int                        // of products by warpgroups, in tests; 0: the best
 	blocking  bool                       // waits for every kernel, so that an error names the one at fault
 	err       error
+	// multiprocessors are those that products are cut for. They are a large card's whatever the card: what is
+	// computed does not depend on them, and package cost counts without a card.
+	multiprocessors int
 }
 
+// largeCard is how many multiprocessors an H100 has.
+const largeCard = 132
+
 func newQueue(drv *driver.Driver, stream driver.Stream) *queue {
-	return &queue{drv: drv, stream: stream, modules: map[string]driver.Module{}, functions: map[string]driver.Function{}, shared: map[driver.Function]uint32{}}
+	return &queue{drv: drv, stream: stream, modules: map[string]driver.Module{}, functions: map[string]driver.Function{}, shared: map[driver.Function]uint32{},
+		multiprocessors: largeCard}
 }
 
 // fail keeps the first error.

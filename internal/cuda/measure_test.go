@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"ossian/internal/cuda/driver"
-	"ossian/internal/cuda/emu"
 	"ossian/internal/cuda/kernels"
 	"ossian/internal/tensor"
 )
@@ -93,10 +92,7 @@ func TestMeasureMMA(t *testing.T) {
 // TestMeasureHopper compares sums of products by warpgroups.
 func TestMeasureHopper(t *testing.T) {
 	const rounds, tokens = 7, 128 // more than the compiler takes at a time, and a rest
-	r := newRigOn(t, emu.Card{Major: 9, SharedOptin: 232448})
-	if r.major() != 9 {
-		t.Skip("this card is no Hopper")
-	}
+	r := newHopper(t)
 	rng := rand.New(rand.NewPCG(31, 3))
 	x, xValues := wholeNumbers(rng, tokens*64)
 	src := x

@@ -19,12 +19,13 @@ type format struct {
 	rowBytes   int // of the elements of one row in a unit, before packing
 	scaleBytes int // of its scales
 	interleave func(unit []byte, rows *[16]packRow, index int)
+	warpgroups bool // there are products by warpgroups, for sm_90a
 }
 
 // The formats there are. MXFP4 and Q8_0 are as exact as the checkpoint.
 var (
-	formatMXFP4 = &format{name: "mxfp4", unitBytes: 544, rowBytes: 32, scaleBytes: 2, interleave: interleaveMXFP4}
-	formatBF16  = &format{name: "bf16", unitBytes: 2048, rowBytes: 128, interleave: interleaveBF16}
+	formatMXFP4 = &format{name: "mxfp4", unitBytes: 544, rowBytes: 32, scaleBytes: 2, interleave: interleaveMXFP4, warpgroups: true}
+	formatBF16  = &format{name: "bf16", unitBytes: 2048, rowBytes: 128, interleave: interleaveBF16, warpgroups: true}
 	formatQ8    = &format{name: "q8", unitBytes: 1088, rowBytes: 64, scaleBytes: 4, interleave: interleaveQ8}
 )
 

@@ -107,9 +107,9 @@ func rounded(dtype tensor.DType, weights []float32) []float32 {
 	return weights
 }
 
-// linearShapes are rows and columns: every number of chunks, rests of groups and of units, and a block of
-// whole groups that has room for one more.
-var linearShapes = [][2]int{{1, 32}, {40, 96}, {48, 160}, {72, 544}, {131, 1056}}
+// linearShapes are rows and columns: every number of chunks, rests of groups and of units, a block of
+// whole groups that has room for one more, and more units in a chunk than any kernel has stages.
+var linearShapes = [][2]int{{1, 32}, {40, 96}, {48, 160}, {24, 480}, {72, 544}, {131, 1056}}
 
 // runLinear returns what linear makes of the first tokens of x.
 func runLinear(r *rig, x activations, w *matrix, bias driver.Ptr, tokens int) [][]float32 {
@@ -136,6 +136,7 @@ func TestLinear(t *testing.T) {
 				const most = 130
 				x := newActivations(r, normals(rng, most*cols, 1), cols)
 				biasAt := upload(r, bias)
+				r.q.multiprocessors = 1 // tiles of 128 tokens, and blocks as large as there are
 				all := runLinear(r, x, w, biasAt, most)
 				weights = rounded(dtype, weights)
 				for token, row := range all {
@@ -146,7 +147,11 @@ func TestLinear(t *testing.T) {
 					compare(t, fmt.Sprintf("token %d", token), row, want, bound)
 				}
 				// The last tokens, behind which there is nothing to be read; places in tiles differ.
-				for _, tokens := range []int{1, 8, 9, 15, 17, 37, 65} {
+				for i, tokens := range []int{1, 8, 9, 15, 17, 37, 65, 5, 16, 25} {
+					r.q.multiprocessors = largeCard
+					if i > 6 { // blocks with several warps for a chunk
+						r.q.multiprocessors = 1
+					}
 					first := most - tokens
 					for i, row := range runLinear(r, x.from(first), w, biasAt, tokens) {
 						sameBits(t, fmt.Sprintf("token %d of %d", i, tokens), row, all[first+i])
@@ -255,6 +260,7 @@ func TestProductTraffic(t *testing.T) {
 		for _, tokens := range []int{1, 8, 16, 32, 128} {
 			t.Run(fmt.Sprintf("%v/%d", dtype, tokens), func(t *testing.T) {
 				r := newRig(t)
+				r.q.multiprocessors = 2 // so that 128 tokens are one tile
 				source, _ := encoded(t, dtype, normals(rng, rows*cols, 1), rows, cols)
 				w := onCard(r, source, false)
 				bytes := w.groups() * w.units() * w.format.unitBytes
@@ -272,7 +278,7 @@ func TestProductTraffic(t *testing.T) {
 					for _, n := range count.MMA {
 						products += n
 					}
-					if want := int64(rows / 16 * w.units() * 4 * tileOf(tokens) / 8); products != want {
+					if want := int64(rows / 16 * w.units() * 4 * tileOf(rows, tokens, r.q.multiprocessors) / 8); products != want {
 						t.Errorf("%s: %d products of the tensor cores, want %d", kernel, products, want)
 					}
 					t.Logf("%s: %d instructions of warps for a unit of weights", kernel, count.Warp/int64(w.groups()*w.units()))
@@ -290,6 +296,7 @@ func TestLinearRandom(t *testing.T) {
 		rows, cols, tokens := 1+rng.IntN(200), 32*(1+rng.IntN(50)), 1+rng.IntN(200)
 		t.Run(fmt.Sprintf("%v/%dx%d/%d", dtype, rows, cols, tokens), func(t *testing.T) {
 			r := newRig(t)
+			r.q.multiprocessors = 1 + rng.IntN(20)
 			source, weights := encoded(t, dtype, normals(rng, rows*cols, 1), rows, cols)
 			weights = rounded(dtype, weights)
 			w := onCard(r, source, false)

@@ -32,6 +32,7 @@ func newStopwatch(t *testing.T, out *os.File) *stopwatch {
 	t.Helper()
 	r := newRig(t)
 	s := &stopwatch{rig: r, out: out, small: smallShapes()}
+	r.q.hopper = onRealCard() && r.major() == 9
 	for _, event := range []*driver.Event{&s.begin, &s.end} {
 		var err error
 		*event, err = r.drv.EventCreate(true)
@@ -166,6 +167,7 @@ func timeLinear(t *testing.T, out *os.File) {
 		rows, cols int
 	}{
 		{"gpt-oss qkv", tensor.BF16, 5120, 2880}, {"gpt-oss o", tensor.BF16, 2880, 4096}, {"gpt-oss head", tensor.BF16, 201088, 2880},
+		{"gpt-oss q", tensor.BF16, 4096, 2880}, {"gpt-oss k", tensor.BF16, 512, 2880}, {"gpt-oss router", tensor.BF16, 32, 2880},
 		{"qwen3-8b gate-up", tensor.BF16, 24576, 4096}, {"qwen3-8b gate-up q8", tensor.Q8_0, 24576, 4096}, {"qwen3-8b down", tensor.BF16, 4096, 12288},
 	}
 	counts := []int{1, 2, 8, 16, 32, 64, 128, 256, 512, 2048, 8192}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -109,7 +110,8 @@ func shapes() (all []Record) {
 		for _, n := range tokens {
 			name := kernel
 			if strings.HasSuffix(kernel, "_") {
-				name += itoa(tileOf(n))
+				rows, _ := strconv.Atoi(strings.TrimPrefix(strings.Fields(shape)[0], "rows="))
+				name += itoa(tileOf(rows, n))
 			}
 			all = append(all, Record{Kernel: name, Shape: shape, Tokens: n})
 		}

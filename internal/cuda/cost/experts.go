@@ -86,8 +86,9 @@ func (e *Experts) Works(tokens int, means Assigned) []Work {
 }
 
 func (e *Experts) works(tokens, tile int, c cover, used float64) []Work {
-	up := e.Up.product("up", tile, c, pad64(e.Up.Rows/2)/8)
-	down := e.Down.product("down", tile, c, e.Down.groups())
+	tiles := tokens*e.TopK/tile + min(e.Count, tokens*e.TopK) // that package cuda launches, of which some are empty
+	up := e.Up.product("up", tile, tiles, c, pad64(e.Up.Rows/2)/8)
+	down := e.Down.product("down", tile, tiles, c, e.Down.groups())
 	e.gather(&up, &e.Up, tile, c, 4)
 	e.gather(&down, &e.Down, tile, c, 2)
 	inner, hidden, assignments := float64(pad64(e.Up.Rows/2)), float64(pad64(e.Down.Rows)), c.tokens
@@ -101,16 +102,19 @@ func (e *Experts) works(tokens, tile int, c cover, used float64) []Work {
 // gather adds what a product of experts reads beside weights and tokens: its tile, places in the
 // order, biases of so many sectors.
 func (e *Experts) gather(w *Work, m *Matrix, tile int, c cover, bias float64) {
-	warps, loads := 4.0, c.fours
+	warps := float64(w.Threads / 32)
+	loads := c.fours * float64(m.chunks())
 	if tile == 128 {
-		warps, loads = 8, c.tiles*4
+		loads = c.tiles * 4 * warps
+	} else {
+		w.Warp += w.Blocks * warps * float64(tile) * 5
 	}
 	live := c.pairs
 	if w.Kernel[0] == 'u' {
 		live = c.fours
 	}
 	blocks := w.Blocks / c.tiles
-	w.Sectors += blocks*warps*(c.tiles+loads) + live*float64(m.groups())
+	w.Sectors += blocks*(warps*c.tiles+loads) + live*float64(m.groups())
 	if e.Bias {
 		w.Sectors += bias * live * float64(m.groups())
 	}

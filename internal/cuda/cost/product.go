@@ -65,14 +65,48 @@ func cut(n, size int) cover {
 	return cover{tiles: parts(n, size), tokens: float64(n), pairs: parts(n, 2), fours: parts(n, 4), eights: parts(n, 8)}
 }
 
-// decodeCode are the instructions of product_decode: of a warp of any block, of one with weights, of a
-// unit, of an iteration of the loop that stores, of one with a token, and of each chunk in that.
-type decodeCode struct{ block, warp, unit, store, live, chunk float64 }
+// A decoding is how product_decode goes through a chunk (kernels/product.cuh): groups of 16 rows of a warp,
+// units that are under way or computed; then its instructions: of a warp, of a unit of its groups, of 8 tokens in
+// that, of 4 tokens that are copied, of an iteration of the loop that stores, of one with a token, and of each
+// chunk in that.
+type decoding struct {
+	groups, stages                               int
+	warp, turn, column, four, store, live, chunk float64
+}
 
-var decodeCodes = map[Format]map[int]decodeCode{
-	MXFP4: {8: {78, 80, 154.1, 20.5, 13.6, 12.3}, 16: {82, 134, 176, 20.3, 14.8, 11.4}, 32: {82, 229, 237.9, 20.1, 15.3, 10.4}},
-	BF16:  {8: {13, 254, 48.6, 26.4, 15.2, 11.4}, 16: {81, 106, 124.8, 19.6, 15.8, 10.9}, 32: {96, 226, 129.1, 19.3, 16.6, 9.7}},
-	Q8:    {8: {83, 92, 181.1, 20.3, 13.3, 12.4}, 16: {82, 143, 223.2, 20.7, 14.3, 11.6}, 32: {79, 158, 358.5, 20.7, 14.5, 10.8}},
+var decodings = map[Format]map[int]decoding{
+	MXFP4: {8: {2, 6, 271, 275.6, 0, 10.2, 19.7, 29, 3.8}, 16: {2, 6, 237.5, 125.3, 74.9, 14.5, 23.5, 21.3, 6.3},
+		32: {2, 4, 248, 287.3, 9.2, 12.8, 21.7, 24.6, 4.7}},
+	BF16: {8: {1, 6, 219.7, 57.1, 0, 8.1, 19.2, 36.2, 2}, 16: {1, 4, 273.5, 22.6, 11.9, 14.1, 19.2, 22.7, 6.4},
+		32: {1, 3, 311.9, 40.2, 9.6, 16.9, 18.4, 25.2, 5.3}},
+	Q8: {8: {2, 6, 289, 329.7, 0, 10.4, 19.5, 30, 3.1}, 16: {2, 5, 232.5, 165.4, 98.3, 16, 23.4, 20.5, 7.4},
+		32: {2, 4, 238.1, 292.2, 49.6, 14.9, 22.5, 22.5, 6.6}},
+}
+
+// unitWavefronts are those of writing a unit of weights to shared memory and of reading it.
+var unitWavefronts = map[Format]float64{MXFP4: 9.5, BF16: 32, Q8: 18.5}
+
+// multiprocessors are those that package cuda cuts products for (largeCard).
+const multiprocessors = 132
+
+// shared are the bytes of shared memory of a block with so many warps for each chunk.
+func (d *decoding) shared(m *Matrix, tile, members int) int {
+	return m.chunks() * d.stages * (tile*128 + members*d.groups*int(m.Format.unitBytes()))
+}
+
+// members is package cuda's choice of warps of a block for each chunk, for a grid of so many tiles.
+func (d *decoding) members(m *Matrix, tile, tiles, groups int) int {
+	least := multiprocessors / 2
+	if tile == 8 {
+		least = 4 * multiprocessors
+	}
+	for n := 8 / m.chunks(); n > 1; n /= 2 {
+		part := n * d.groups
+		if d.shared(m, tile, n) <= 99<<10 && (groups+part-1)/part*tiles >= least {
+			return n
+		}
+	}
+	return 1
 }
 
 // prefillCode are those of product_prefill: of a warp, of a unit, of 8 tokens in it, of a chunk's end, of an
@@ -88,14 +122,14 @@ var prefillCodes = map[Format]prefillCode{
 // activationCode are the further instructions of an iteration that stores activations.
 const activationCode = 70
 
-// tileOf is linear's choice of a tile.
-func tileOf(tokens int) int {
+// tileOf is linear's choice of a tile for a matrix with so many rows.
+func tileOf(rows, tokens int) int {
 	switch {
 	case tokens <= 8:
 		return 8
 	case tokens <= 16:
 		return 16
-	case tokens <= 64:
+	case tokens <= 64, tokens <= 256 && 2*((rows+127)/128)*((tokens+127)/128) < multiprocessors:
 		return 32
 	}
 	return 128
@@ -103,12 +137,16 @@ func tileOf(tokens int) int {
 
 // Linear is the product of a matrix and the rows of so many tokens.
 func Linear(m Matrix, bias bool, tokens int) Work {
-	tile := tileOf(tokens)
-	w := m.product("linear", tile, cut(tokens, tile), m.groups())
+	tile := tileOf(m.Rows, tokens)
+	c := cut(tokens, tile)
+	w := m.product("linear", tile, int(c.tiles), c, m.groups())
 	w.Memory = m.Bytes() + float64(tokens)*float64(2*pad64(m.Cols)+4*m.Rows)
-	w.Again, w.Between = m.Bytes()*(math.Ceil(float64(tokens)/float64(tile))-1), m.Bytes()
+	w.Again, w.Between = m.Bytes()*(c.tiles-1), m.Bytes()
+	if tile < 128 {
+		w.Between = 0 // tiles that read the same weights run side by side
+	}
 	if bias {
-		w.Sectors += cut(tokens, tile).pairs * m.rowSectors()
+		w.Sectors += c.pairs * m.rowSectors()
 		w.Memory += 4 * float64(m.Rows)
 	}
 	return w
@@ -120,16 +158,16 @@ func (m *Matrix) rowSectors() float64 {
 	return float64(2*whole + (4*rest+31)/32)
 }
 
-// product counts a product over one cover of tiles in which groups groups are written; what it reads of the
-// weights counts once for each tile.
-func (m *Matrix) product(use string, tile int, c cover, groups int) Work {
+// product counts a product over one cover of tiles in which groups groups are written, launched for so many
+// tiles; what it reads of the weights counts once for each tile.
+func (m *Matrix) product(use string, tile, tiles int, c cover, groups int) Work {
 	w := Work{Kernel: use + "_" + string(m.Format) + "_" + itoa(tile)}
 	w.Registers = registersOf[w.Kernel]
 	w.FLOPs = 2 * float64(m.Rows) * float64(m.Cols) * c.tokens
 	if tile == 128 {
 		m.prefill(&w, use, c, groups)
 	} else {
-		m.decode(&w, use, tile, c, groups)
+		m.decode(&w, use, tile, tiles, c, groups)
 	}
 	weights := c.tiles * float64(m.groups()*m.units())
 	w.Sectors += weights * m.Format.unitBytes() / 32
@@ -150,27 +188,30 @@ func stores(use string, tile int, c cover) (live, all float64) {
 	return c.pairs, float64(tile) / 2
 }
 
-func (m *Matrix) decode(w *Work, use string, tile int, c cover, groups int) {
-	chunks, columns := m.chunks(), float64(tile/8)
-	perBlock := 4 / chunks
-	blocks := math.Ceil(float64(groups) / float64(perBlock))
-	warps := c.tiles * float64(m.groups()*min(chunks, m.units()))
-	units := c.tiles * float64(m.groups()*m.units())
-	live, all := stores(use, tile, c)
-	live, all = live*blocks*float64(perBlock), all*blocks*float64(perBlock)*c.tiles
-	code := decodeCodes[m.Format][tile]
-	w.Blocks, w.Threads, w.SharedBytes = blocks*c.tiles, 128, 1024*tile
-	w.MMA = units * 4 * columns
-	w.Sectors += float64(m.groups()*m.units()) * c.tokens * 4
-	w.Warp = w.Blocks*4*code.block + warps*code.warp + units*code.unit + all*code.store + live*(code.live+float64(chunks)*code.chunk)
-	reads := live * float64(chunks)
+func (m *Matrix) decode(w *Work, use string, tile, tiles int, c cover, groups int) {
+	d := decodings[m.Format][tile]
+	members, chunks, units := d.members(m, tile, tiles, groups), m.chunks(), float64(m.units())
+	blocks := math.Ceil(float64(groups) / float64(members*d.groups)) // of a tile
+	turns := blocks * float64(members) * units                       // of warps, for a tile
+	copied := blocks * units * 2 * c.eights                          // fours of tokens
+	if tile == 8 {
+		copied = blocks * units * c.fours
+	}
+	stored, all := stores(use, tile, c)
+	written := blocks * float64(members*d.groups)
+	stored, all = stored*written, all*written*c.tiles
+	w.Blocks, w.Threads, w.SharedBytes = blocks*c.tiles, 32*members*chunks, d.shared(m, tile, members)
+	w.MMA = 4 * c.eights * turns * float64(d.groups)
+	w.Sectors += blocks * units * c.tokens * 4
+	warps := w.Blocks * float64(members*chunks)
+	w.Warp = warps*d.warp + turns*(c.tiles*d.turn+c.eights*d.column) + copied*d.four + all*d.store + stored*(d.live+float64(chunks)*d.chunk)
+	reads := stored * float64(chunks)
 	if use == "up" { // gate and up, of four tokens at a time, which meet banks twice
 		reads *= 4
-		w.Warp += live * activationCode
+		w.Warp += stored * activationCode
 	}
-	w.Shared = units*16*columns + w.Blocks*16*columns + reads
-	// Weights and tokens of a unit are asked for while the one before is computed.
-	w.Trips = 2 + math.Ceil(float64(m.units())/float64(chunks))/2
+	w.Shared = turns*(c.tiles*float64(d.groups)*unitWavefronts[m.Format]+c.eights*8) + copied*4 + warps*float64(d.groups*tile)/2 + reads
+	w.Trips = 2 + units/float64(chunks*(d.stages-1))
 }
 
 func (m *Matrix) prefill(w *Work, use string, c cover, groups int) {

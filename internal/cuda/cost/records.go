@@ -165,7 +165,7 @@ func ParseWork(kernel, shape string, tokens int) (Work, error) {
 func (s *shapeOf) works(kernel string, tokens int) []Work {
 	parts := strings.Split(kernel, "_")
 	format := Format(parts[min(1, len(parts)-1)])
-	known := decodeCodes[format] != nil
+	known := decodings[format] != nil
 	switch first := parts[0]; {
 	case first == "linear" && known:
 		return []Work{Linear(Matrix{format, s.get("rows"), s.get("cols")}, false, tokens)}
@@ -268,6 +268,11 @@ func refitWithGap(card *Card, start Constants, records []Record, gap float64) Fi
 			break
 		}
 	}
+	for limit := range numLimits { // one that some rows had in an earlier turn only
+		if counts[limit.String()] < leastRows {
+			*constants.of(limit) = *start.of(limit)
+		}
+	}
 	sum := 0.0
 	for i := range records {
 		seconds, _ := constants.Seconds(card, &records[i].Work)
@@ -280,10 +285,14 @@ func refitWithGap(card *Card, start Constants, records []Record, gap float64) Fi
 // reach sets the constant of a limit to what rows reach of it.
 func (c *Constants) reach(limit Limit, share float64) {
 	if limit == ByTrips {
-		c.Trip = 1 / share
-		return
+		share = 1 / share
 	}
-	*[]*float64{&c.Memory, &c.Cache, &c.MMA, &c.Issue, &c.Shared}[limit] = share
+	*c.of(limit) = share
+}
+
+// of returns the constant of a limit.
+func (c *Constants) of(limit Limit) *float64 {
+	return []*float64{&c.Memory, &c.Cache, &c.MMA, &c.Issue, &c.Shared, &c.Trip}[limit]
 }
 
 // median returns the middle of numbers, which it sorts.

@@ -40,8 +40,8 @@ type Launch struct {
 	Block    Dim3
 	Shared   uint32 // bytes of dynamic shared memory
 	Stream   Stream
-	// Params are the kernel's parameters as it lays them out: each at a multiple of its own size,
-	// little endian. They are copied before the call returns.
+	// Params is the kernel's one parameter, a struct as it lays it out: fields at multiples of their own
+	// size, little endian; all bytes that the kernel declares. It is copied before the call returns.
 	Params []byte
 	// Overlap allows the kernel to start before the one ahead of it in the stream has ended
 	// (programmatic dependent launch); the kernel waits by itself. sm_90 and later.

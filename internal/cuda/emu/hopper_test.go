@@ -259,7 +259,7 @@ func TestBoxes(t *testing.T) {
 		for box.Box[0]*box.Box[1]*2%256 != 0 {
 			box.Box[1]++
 		}
-		x, y := rng.IntN(100)-30, rng.IntN(60)-20
+		x, y := 8*(rng.IntN(13)-4), rng.IntN(60)-20
 		width, bytes := int(2*box.Box[0]), int(2*box.Box[0]*box.Box[1])
 		out, err := hopperRun(t, fmt.Sprintf(boxProgram, bytes, x, y, bytes), 64, &box)
 		if err != nil {
@@ -278,6 +278,14 @@ func TestBoxes(t *testing.T) {
 				t.Fatalf("%+v at %d, %d: element %d is %d, want %d", box, x, y, i, got, want)
 			}
 		}
+	}
+}
+
+// TestBoxColumns has a box begin at a column that an H100 refuses.
+func TestBoxColumns(t *testing.T) {
+	box := driver.TensorBox{Size: [2]uint64{64, testRows}, Stride: 128, Box: [2]uint32{64, 4}, ElementType: driver.BFloat16}
+	if _, err := hopperRun(t, fmt.Sprintf(boxProgram, 512, 4, 0, 512), 64, &box); err == nil || !strings.Contains(err.Error(), "multiples of 16") {
+		t.Errorf("column 4: %v", err)
 	}
 }
 

@@ -14,6 +14,12 @@ typedef __nv_bfloat16 bf16;
 // same: it then needs no code for lanes that part ways. All lanes have to call it.
 __device__ __forceinline__ int warp_number() { return __shfl_sync(0xffffffff, threadIdx.x >> 5, 0); }
 
+// kept gives a value as it is, which the compiler then does not compute again at each use.
+__device__ __forceinline__ uint32_t kept(uint32_t value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // shared_address gives the address that instructions on shared memory take.
 __device__ __forceinline__ uint32_t shared_address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
@@ -30,6 +36,13 @@ template <int PENDING>
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
+
+// team_barrier waits for so many threads of the block, whole warps that name the same number, 1 to 15: 0 is
+// __syncthreads.
+__device__ __forceinline__ void team_barrier(int number, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
+
+// prefetch brings a line into the second-level cache.
+__device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 // load_matrices loads four 8×8 matrices of 16-bit elements; lane 8i + r gives the address of row r of
 // matrix i, of which a lane then has elements 2t and 2t+1 of row g.

@@ -39,7 +39,7 @@ __device__ __forceinline__ void conform_product(const ConformArgs& a) {
   constexpr int COUNT = TOKENS / 2, TILES = (TOKENS + 64) * 32, BLOCK = TILES + 128 * (16 + COUNT);
   const uint32_t* in = a.in + blockIdx.x * BLOCK;
   for (int i = threadIdx.x; i < TILES; i += 128) reinterpret_cast<uint32_t*>(room)[i] = in[i];
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  copies_ready();
   __syncthreads();
   in += TILES + threadIdx.x * (16 + COUNT);
   uint32_t fragments[4][4];

@@ -2,11 +2,11 @@
 // (experts.cu makes them): up with the activation, and down.
 #include "product.cuh"
 
-extern "C" __global__ void __launch_bounds__(128) up_q8_8(const ProductArgs a) { product_decode<Q8, 1, UP>(a); }
-extern "C" __global__ void __launch_bounds__(128) up_q8_16(const ProductArgs a) { product_decode<Q8, 2, UP>(a); }
-extern "C" __global__ void __launch_bounds__(128, 3) up_q8_32(const ProductArgs a) { product_decode<Q8, 4, UP>(a); }
+extern "C" __global__ void __launch_bounds__(256, 3) up_q8_8(const ProductArgs a) { product_decode<Q8, 1, UP>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) up_q8_16(const ProductArgs a) { product_decode<Q8, 2, UP>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) up_q8_32(const ProductArgs a) { product_decode<Q8, 4, UP>(a); }
 extern "C" __global__ void __launch_bounds__(256, 1) up_q8_128(const ProductArgs a) { product_prefill<Q8, UP>(a); }
-extern "C" __global__ void __launch_bounds__(128) down_q8_8(const ProductArgs a) { product_decode<Q8, 1, DOWN>(a); }
-extern "C" __global__ void __launch_bounds__(128) down_q8_16(const ProductArgs a) { product_decode<Q8, 2, DOWN>(a); }
-extern "C" __global__ void __launch_bounds__(128, 3) down_q8_32(const ProductArgs a) { product_decode<Q8, 4, DOWN>(a); }
+extern "C" __global__ void __launch_bounds__(256, 3) down_q8_8(const ProductArgs a) { product_decode<Q8, 1, DOWN>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) down_q8_16(const ProductArgs a) { product_decode<Q8, 2, DOWN>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) down_q8_32(const ProductArgs a) { product_decode<Q8, 4, DOWN>(a); }
 extern "C" __global__ void __launch_bounds__(256, 1) down_q8_128(const ProductArgs a) { product_prefill<Q8, DOWN>(a); }

@@ -43,15 +43,25 @@ __device__ __forceinline__ uint64_t matrix_at(uint32_t address) {
 }
 
 // Before the first product and after registers of one were touched: products_begin. products_end hands
-// over those since the last one, products_wait waits until none is under way: until then, neither sums nor
-// fragments may be touched.
+// over those since the last one, products_wait waits until at most PENDING of what was handed over is under
+// way: until then, neither its sums nor its fragments may be touched.
 __device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void products_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void products_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+template <int PENDING = 0>
+__device__ __forceinline__ void products_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+// copies_ready makes this thread's own copies and stores to shared memory visible to products, which read it
+// in another way; a barrier has to follow.
+__device__ __forceinline__ void copies_ready() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #define SUMS4(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define SUMS16(c, i) SUMS4(c, i), SUMS4(c, i + 4), SUMS4(c, i + 8), SUMS4(c, i + 12)
 #define SUMS64(c) SUMS16(c, 0), SUMS16(c, 16), SUMS16(c, 32), SUMS16(c, 48)
+#define SUMS32(c) SUMS16(c, 0), SUMS16(c, 16)
+#define NAMES32                                                                                                   \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28," \
+  "%29,%30,%31}"
 #define NAMES64                                                                                                   \
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28," \
   "%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55," \
@@ -62,6 +72,16 @@ __device__ __forceinline__ void products_wait() { asm volatile("wgmma.wait_group
 __device__ __forceinline__ void warpgroup_mma(float (&c)[4], const uint32_t (&a)[4], uint64_t b) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0,%1,%2,%3}, {%4,%5,%6,%7}, %8, 1, 1, 1, 0;"
                : SUMS4(c, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void warpgroup_mma(float (&c)[16], const uint32_t (&a)[4], uint64_t b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, {%16,%17,%18,%19}, %20, 1, 1, 1, 0;"
+               : SUMS16(c, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void warpgroup_mma(float (&c)[32], const uint32_t (&a)[4], uint64_t b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " NAMES32 ", {%32,%33,%34,%35}, %36, 1, 1, 1, 0;"
+               : SUMS32(c)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 __device__ __forceinline__ void warpgroup_mma(float (&c)[64], const uint32_t (&a)[4], uint64_t b) {

@@ -48,10 +48,11 @@ var Modules = sync.OnceValue(func() []Module {
 	return modules
 })
 
-// Find returns the module of sm_80 code that has a kernel of that name.
+// Find returns the module that has a kernel of that name. Names are unique over all modules: a caller
+// asks for a kernel of one architecture alone, as those of sm_90a are, by its name.
 func Find(kernel string) (Module, error) {
 	for _, m := range Modules() {
-		if m.Arch == "80" && slices.Contains(m.Entries, kernel) {
+		if slices.Contains(m.Entries, kernel) {
 			return m, nil
 		}
 	}

@@ -23,7 +23,7 @@ struct ProductArgs {
   const float* lift;       // per row, a power of two by which sums are multiplied; null: none
   const bf16* x;           // zeros from k to the stride
   const float* bias;       // per row; null: none
-  const int4* tiles;       // experts: tile blockIdx.y is expert x, the places [y, y+z) of order
+  const int4* tiles;       // experts: of a tile's expert x, the places [y, y+z) of order
   const int32_t* order;    // experts: token·top_k + k, by expert
   int32_t rows, units;     // of a matrix; the last group and unit are filled up with zeros
   int32_t chunks;          // 1, 2 or 4
@@ -38,10 +38,11 @@ struct Tile {
   int expert, first, count;
 };
 
+// tile_of gives the tile of a number.
 template <int MODE, int TOKENS>
-__device__ __forceinline__ Tile tile_of(const ProductArgs& a) {
-  if (MODE == LINEAR) return {0, (int)blockIdx.y * TOKENS, min(TOKENS, a.tokens - (int)blockIdx.y * TOKENS)};
-  int4 tile = a.tiles[blockIdx.y];
+__device__ __forceinline__ Tile tile_of(const ProductArgs& a, int number) {
+  if (MODE == LINEAR) return {0, number * TOKENS, min(TOKENS, a.tokens - number * TOKENS)};
+  int4 tile = a.tiles[number];
   return {tile.x, tile.y, tile.z};
 }
 
@@ -121,7 +122,9 @@ __device__ __forceinline__ void store_sums(const ProductArgs& a, const Tile& til
     auto total = [&](int row) {
       const float* at = sums + part * chunks * 16 * TOKENS + partial(token, row);
       float sum = at[0];
-      for (int chunk = 1; chunk < chunks; chunk++) sum = sum + at[chunk * 16 * TOKENS];
+#pragma unroll
+      for (int chunk = 1; chunk < 4; chunk++)
+        if (chunk < chunks) sum = sum + at[chunk * 16 * TOKENS];
       return sum;
     };
     const int to = destination<MODE>(a, tile, token);
@@ -133,78 +136,130 @@ __device__ __forceinline__ void store_sums(const ProductArgs& a, const Tile& til
   }
 }
 
-// product_decode: 4 warps, a tile of 8·COLUMNS tokens, 64/chunks rows. Each warp has one chunk of 16
-// rows, its weights straight from memory into registers, one unit ahead; the tokens of its chunk in two
-// stages of shared memory that no other warp touches. The grid is (blocks of rows, tiles).
+// How a warp of product_decode goes through its chunk: GROUPS groups of 16 rows side by side, which share what is
+// read of tokens, and STAGES units under way. product.go (decoding) has the same numbers.
+template <class Weights, int COLUMNS>
+struct Decoding {
+  static constexpr bool FOUR = Weights::BYTES < 1024, SIXTEEN = Weights::BYTES >= 2048;  // bits of a weight
+  static constexpr int GROUPS = SIXTEEN ? 1 : 2;
+  static constexpr int STAGES = COLUMNS == 1 ? 6 : COLUMNS == 2 ? (FOUR ? 6 : SIXTEEN ? 4 : 5) : SIXTEEN ? 3 : 4;
+};
+
+// product_decode: members · chunks warps, a tile of 8·COLUMNS tokens, 16 · GROUPS · members rows. Warps with the
+// same chunk are a team: each has GROUPS groups of rows, and they copy the tokens of the chunk together. All goes
+// through STAGES stages of dynamic shared memory, of which all but one are under way while one is computed:
+// chunks · STAGES · (TOKENS · 128 + members · GROUPS · BYTES) bytes. How many members there are is the launch's
+// choice. The grid is (blocks of rows, tiles), for LINEAR (tiles, blocks of rows): blocks that read the same
+// weights run at the same time, and the second one finds them in the cache.
 template <class Weights, int COLUMNS, int MODE>
 __device__ __forceinline__ void product_decode(const ProductArgs& a) {
-  constexpr int TOKENS = 8 * COLUMNS;
-  constexpr int STAGE = TOKENS * 128;  // bytes: 64 k of each token
-  __shared__ __align__(128) uint8_t shared[4 * 2 * STAGE];
-  const Tile tile = tile_of<MODE, TOKENS>(a);
+  extern __shared__ __align__(128) uint8_t dynamic[];
+  constexpr int TOKENS = 8 * COLUMNS, GROUPS = Decoding<Weights, COLUMNS>::GROUPS, STAGES = Decoding<Weights, COLUMNS>::STAGES;
+  constexpr int TOKEN_BYTES = TOKENS * 128, WEIGHT_BYTES = GROUPS * Weights::BYTES;  // of a stage
+  const Tile tile = tile_of<MODE, TOKENS>(a, MODE == LINEAR ? blockIdx.x : blockIdx.y);
   if (tile.count <= 0) return;
   const int lane = threadIdx.x & 31, warp = warp_number();
-  const int groups = (a.rows + 15) >> 4, per_block = 4 / a.chunks;
-  const int group = blockIdx.x * per_block + warp / a.chunks, chunk = warp % a.chunks;
+  const int halvings = a.chunks >> 1, chunk = warp & (a.chunks - 1);  // chunks are 1, 2 or 4: no division is needed
+  const int member = warp >> halvings, members = blockDim.x >> (5 + halvings);
+  const int groups = (a.rows + 15) >> 4, first = (MODE == LINEAR ? blockIdx.y : blockIdx.x) * members * GROUPS;
   // Groups behind the last one (a block's rest, or columns of dst that are filled up) have no weights.
-  const bool there = group < groups;
-  const int from = there ? a.units * chunk / a.chunks : 0, to = there ? a.units * (chunk + 1) / a.chunks : 0;
+  const int group = first + member * GROUPS, mine = kept(min(groups - group, GROUPS));
+  const int from = (a.units * chunk) >> halvings, count = ((a.units * (chunk + 1)) >> halvings) - from;  // units
 
-  // What this lane copies of each stage: one 16-byte piece of every fourth token.
-  const uint32_t stages = shared_address(shared) + warp * 2 * STAGE;
-  const int piece = lane & 7;
-  const bf16* rows[TOKENS / 4];
+  // What this lane copies of the weights of each stage: of each group every 32nd piece of 16 bytes, and the first
+  // lanes what is left of all groups then. For groups that are not there zeros are filled in.
+  constexpr int WHOLE = Weights::BYTES / 512 * 512, REST = (Weights::BYTES - WHOLE) / 16;
+  const size_t group_bytes = (size_t)a.units * Weights::BYTES;
+  const uint8_t* ahead = a.weights + ((size_t)tile.expert * groups + group) * group_bytes + (size_t)from * Weights::BYTES;
+  const int of = REST ? lane / max(REST, 1) : 0, left = WHOLE + (lane - of * REST) * 16;
+  const uint8_t* rest = ahead + of * group_bytes + left;
+  ahead += lane * 16;
+  const uint32_t shared = shared_address(dynamic), weights_at = a.chunks * STAGES * TOKEN_BYTES + warp * STAGES * WEIGHT_BYTES;
+  const uint32_t weights_to = kept(shared + weights_at + lane * 16), rest_to = kept(shared + weights_at + of * Weights::BYTES + left);
+  auto fetch_weights = [&](int stage) {
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++)
+#pragma unroll
+      for (int i = 0; i < WHOLE; i += 512)
+        copy_async(weights_to + stage * WEIGHT_BYTES + g * Weights::BYTES + i, ahead + g * group_bytes + i, g >= mine);
+    if (REST && of < GROUPS) copy_async(rest_to + stage * WEIGHT_BYTES, rest, of >= mine);
+    ahead += Weights::BYTES, rest += Weights::BYTES;
+  };
+#pragma unroll 1
+  for (int stage = 0; stage < min(STAGES - 1, count); stage++) fetch_weights(stage);
+  // Biases are read at the end, by when they should be in the cache.
+  if (const int row = first * 16 + threadIdx.x * 8; a.bias && threadIdx.x < members * GROUPS * 2 && row < a.rows)
+    prefetch(a.bias + (size_t)tile.expert * a.rows + row);
+
+  // What this lane copies of each stage: a 16-byte piece of every 4·members-th token. Of 8 tokens without any nothing
+  // is copied, computed or stored. Where the last 4 of 8 are missing the first 4 stand in: nobody stores their sums.
+  const int columns = COLUMNS == 1 ? 1 : (tile.count + 7) >> 3, fours = COLUMNS == 1 ? (tile.count + 3) >> 2 : columns * 2;
+  const int row = kept(lane >> 3), piece = lane & 7;
+  const uint32_t tokens_at = shared + chunk * STAGES * TOKEN_BYTES, tokens_to = kept(tokens_at + swizzled(row, piece));
+  uint32_t rows[TOKENS / 4];  // pieces from the begin of x
 #pragma unroll
   for (int i = 0; i < TOKENS / 4; i++) {
-    int token = i * 4 + (lane >> 3);
-    rows[i] = a.x + (size_t)(token < tile.count ? source<MODE>(a, tile, token) : 0) * a.x_stride + piece * 8;
+    const int token = (i * members + member) * 4 + row;
+    rows[i] = (uint32_t)(token < tile.count ? source<MODE>(a, tile, token) : 0) * (uint32_t)(a.x_stride / 8) + from * 8 + piece;
   }
-  auto fetch = [&](int unit) {
+  auto fetch_tokens = [&](int unit, int stage) {
 #pragma unroll
     for (int i = 0; i < TOKENS / 4; i++) {
-      int token = i * 4 + (lane >> 3);
-      copy_async(stages + (unit & 1) * STAGE + swizzled(token, piece), rows[i] + unit * 64, token >= tile.count);
+      const int four = i * members + member;  // tokens 4·four + row, whose pieces change places with those of 4 rows before
+      if (four >= fours) break;
+      copy_async((tokens_to + stage * TOKEN_BYTES + four * 512) ^ ((four & 1) << 6), a.x + (size_t)(rows[i] + unit * 8) * 8, four * 4 + row >= tile.count);
     }
   };
-
-  const uint8_t* weights = a.weights + ((size_t)tile.expert * groups + group) * a.units * Weights::BYTES;
-  float sums[COLUMNS][4] = {};
-  Weights now, next;
-  if (from < to) {
-    fetch(from);
+#pragma unroll 1
+  for (int unit = 0; unit < STAGES - 1; unit++) {
+    if (unit < count) fetch_tokens(unit, unit);
     commit_copies();
-    now.load(weights + (size_t)from * Weights::BYTES, lane);
   }
-  for (int unit = from; unit < to; unit++) {
-    if (unit + 1 < to) {  // the next unit is asked for before this one is used
-      fetch(unit + 1);
-      next.load(weights + (size_t)(unit + 1) * Weights::BYTES, lane);
+
+  float sums[GROUPS][COLUMNS][4] = {};
+  const int reads = lane & (COLUMNS == 1 ? fours * 4 - 1 : 7);  // the token whose k this lane points to
+  const uint32_t matrix = kept(tokens_at + swizzled(reads, lane >> 3));  // of the first 32 k; the others' is 64 bytes on, or back
+  const uint8_t* weights_of = dynamic + weights_at;
+#pragma unroll 1
+  for (int unit = 0, stage = 0, before = STAGES - 1; unit < count; unit++) {
+    wait_copies<STAGES - 2>();
+    team_barrier(chunk + 1, members * 32);  // the unit is there for the team, and all are done with the one before
+    if (unit + STAGES - 1 < count) {
+      fetch_weights(before);
+      fetch_tokens(unit + STAGES - 1, before);
     }
     commit_copies();
-    wait_copies<1>();
-    __syncwarp();
-    const uint32_t stage = stages + (unit & 1) * STAGE;
+    const uint8_t* at = weights_of + stage * WEIGHT_BYTES;
+    const uint32_t matrices = matrix + stage * TOKEN_BYTES;
+    Weights now[GROUPS];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      uint32_t fragments[2][4];
-      now.fragments(half, fragments);
+      uint32_t fragments[GROUPS][2][4];
+#pragma unroll
+      for (int g = 0; g < GROUPS; g++) {
+        now[g].load_half(at + g * Weights::BYTES, lane, half);
+        now[g].fragments(half, fragments[g]);
+      }
 #pragma unroll
       for (int column = 0; column < COLUMNS; column++) {
+        if (column >= columns) break;
         uint32_t tokens[4];  // 8 tokens × 32 k
-        load_matrices(tokens, stage + swizzled(column * 8 + (lane & 7), half * 4 + (lane >> 3)));
-        now.accumulate(sums[column], fragments, tokens, half);
+        load_matrices(tokens, (half ? matrices ^ 64 : matrices) + column * 1024);
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) now[g].accumulate(sums[g][column], fragments[g], tokens, half);
       }
     }
-    __syncwarp();  // all lanes have read the stage that the next fetch but one fills
-    now = next;
+    before = stage;
+    stage = stage + 1 == STAGES ? 0 : stage + 1;
   }
 
-  // The chunks of a group meet in shared memory, over the tokens that nobody needs any more.
+  // The chunks of a group meet in shared memory, over what nobody needs any more.
   __syncthreads();
-  float* partials = (float*)shared;
-  put_sums<COLUMNS>(partials + warp * 16 * TOKENS, 0, sums);
+  float* partials = (float*)dynamic;
+#pragma unroll
+  for (int g = 0; g < GROUPS; g++) put_sums<COLUMNS>(partials + ((member * GROUPS + g) * a.chunks + chunk) * 16 * TOKENS, 0, sums[g]);
   __syncthreads();
-  store_sums<MODE, TOKENS>(a, tile, partials, per_block, a.chunks, blockIdx.x * per_block, 1);
+  store_sums<MODE, TOKENS>(a, tile, partials, members * GROUPS, a.chunks, first, 1);
 }
 
 constexpr int PREFILL_TOKENS = 128, PREFILL_GROUPS = 8, PREFILL_STAGES = 3;
@@ -216,7 +271,7 @@ template <class Weights, int MODE>
 __device__ __forceinline__ void product_prefill(const ProductArgs& a) {
   extern __shared__ __align__(128) uint8_t dynamic[];
   constexpr int TOKEN_BYTES = PREFILL_TOKENS * 128, STAGE = TOKEN_BYTES + PREFILL_GROUPS * Weights::BYTES;
-  const Tile tile = tile_of<MODE, PREFILL_TOKENS>(a);
+  const Tile tile = tile_of<MODE, PREFILL_TOKENS>(a, blockIdx.y);
   if (tile.count <= 0) return;
   const int lane = threadIdx.x & 31, warp = warp_number();
   const int groups = (a.rows + 15) >> 4, first_group = blockIdx.x * PREFILL_GROUPS;

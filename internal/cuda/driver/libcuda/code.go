@@ -107,26 +107,9 @@ type launchAttribute struct {
 // has ended.
 const programmaticSerialization = 6
 
-// launchParams are the "extra" of a launch: parameters as one piece of memory, in place of a pointer
-// to each. Pairs of a word that says what follows, and that.
-type launchParams struct {
-	saysBuffer uintptr
-	buffer     *byte
-	saysSize   uintptr
-	size       *uintptr
-	end        uintptr
-}
-
-// The words of launchParams: CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE.
-const (
-	paramBuffer = 1
-	paramSize   = 2
-)
-
 // A launchBlock is the memory that one launch points to.
 type launchBlock struct {
-	params    launchParams
-	size      uintptr
+	params    [1]*byte // where each of the kernel's parameters is: there is one
 	config    launchConfig
 	attribute launchAttribute
 }
@@ -140,21 +123,23 @@ func (l *library) launches(d *driver.Driver) {
 	d.Launch = func(launch *driver.Launch) error {
 		block := blocks.Get().(*launchBlock)
 		defer blocks.Put(block)
-		var params *launchParams // none for a kernel without parameters
+		// The driver finds out where the parameter belongs. As one piece of memory ("extra") it would have to
+		// be laid out as the kernel has it: a struct that is aligned to 64 bytes, as those with tensor maps
+		// are, begins 48 bytes into the parameters of sm_90.
+		var params *[1]*byte // none for a kernel without parameters
 		if len(launch.Params) > 0 {
-			block.size = uintptr(len(launch.Params))
-			block.params = launchParams{saysBuffer: paramBuffer, buffer: &launch.Params[0], saysSize: paramSize, size: &block.size}
+			block.params[0] = &launch.Params[0]
 			params = &block.params
 		}
-		defer func() { block.params.buffer = nil }() // the pool keeps nobody's memory
+		defer func() { block.params[0] = nil }() // the pool keeps nobody's memory
 		if !launch.Overlap {
 			return plain.call(uintptr(launch.Function), uintptr(launch.Grid.X), uintptr(launch.Grid.Y), uintptr(launch.Grid.Z),
 				uintptr(launch.Block.X), uintptr(launch.Block.Y), uintptr(launch.Block.Z), uintptr(launch.Shared), uintptr(launch.Stream),
-				0, uintptr(unsafe.Pointer(params)))
+				uintptr(unsafe.Pointer(params)), 0)
 		}
 		block.attribute = launchAttribute{id: programmaticSerialization, value: 1}
 		block.config = launchConfig{grid: launch.Grid, block: launch.Block, shared: launch.Shared, stream: launch.Stream, attributes: &block.attribute, count: 1}
-		return extended.call(uintptr(unsafe.Pointer(&block.config)), uintptr(launch.Function), 0, uintptr(unsafe.Pointer(params)))
+		return extended.call(uintptr(unsafe.Pointer(&block.config)), uintptr(launch.Function), uintptr(unsafe.Pointer(params)), 0)
 	}
 
 	encode := l.function("cuTensorMapEncodeTiled", "", "12.0")

@@ -185,16 +185,26 @@ func (c *Conversion) floating(n Number) uint64 {
 	} else if c.Sat {
 		x = 0
 	}
-	switch c.To {
-	case "f64":
+	switch {
+	case x != x && c.From == "f64" && (c.To == "f32" || c.To == "f64"):
+		return c.nan64(math.Float64bits(x))
+	case c.To == "f64":
 		return Bits64(x)
-	case "f32":
+	case c.To == "f32":
 		return uint64(c.narrow32(x))
 	}
 	if c.Rounding == "rz" {
 		return uint64(truncated(x, c.To))
 	}
 	return uint64(Float16s[c.To].Make(x))
+}
+
+// nan64 converts NaN of 64 bits, of which an H100 keeps the sign and what fits of the rest.
+func (c *Conversion) nan64(bits uint64) uint64 {
+	if c.To == "f64" {
+		return bits | 1<<51
+	}
+	return bits>>63<<31 | 0x7fc0_0000 | bits>>29&0x7f_ffff
 }
 
 // narrow32 rounds to float32 as the Conversion says.

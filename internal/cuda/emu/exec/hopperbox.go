@@ -69,6 +69,9 @@ func (w *Warp) CopyBox(site, lane int, dst, at uint64, x, y int32, barrier uint6
 	if align := uint64(128); dst%align != 0 {
 		w.FailLane(MisalignedAddress, lane, "copy of a box to %#x of shared memory: a multiple of %d is needed", dst, align)
 	}
+	if from := int64(x) * int64(m.Element); from%16 != 0 {
+		w.FailLane(IllegalInstruction, lane, "copy of a box from column %d on, %d bytes: an H100 takes multiples of 16", x, from)
+	}
 	width := int(m.Box[0] * m.Element)
 	rows := make([][]byte, m.Box[1]) // what there is of each, and zeros
 	for r := range rows {

@@ -1,6 +1,10 @@
 package exec
 
-import "math"
+import (
+	"math"
+
+	"ossian/internal/cuda/emu/arith"
+)
 
 // This file is products of 64 rows by a warpgroup (PTX ISA: wgmma.mma_async). A warp makes the 16 rows
 // of its own. It does so when it waits for the group, not a moment earlier, so that what changed
@@ -120,21 +124,22 @@ func (w *Warp) WaitProducts(m uint32, n int) {
 	}
 }
 
-// multiply makes a warp's 16 rows of a product. Products of elements are exact; sums are float32, in an
-// order that is the emulator's own and another than that of mma.
+// multiply makes a warp's 16 rows of a product, with the sums of mma (arith.Dot), as an H100 has them.
 func (w *Warp) multiply(p *begun) {
 	waiting := w.inst
 	w.inst = p.inst // is what is at fault
-	var x [16][16]float32
+	var x [16]arith.Sixteen
 	for i := range x {
 		if p.A == nil {
-			w.operandRow(p.Product, p.a, w.ID%4*16+i, &x[i])
+			w.operandRow(p.Product, p.a, w.ID%4*16+i, 1, &x[i])
 		}
 	}
 	for lane := range 32 {
 		for k, r := range p.A {
 			row, col := &x[lane/4+k&1*8], lane%4*2+k>>1*8
-			row[col], row[col+1] = p.Widen(w.R[r][lane])
+			low, high := p.Widen(w.R[r][lane])
+			row.Set(col, low)
+			row.Set(col+1, high)
 		}
 	}
 	sign := float32(1)
@@ -142,31 +147,23 @@ func (w *Warp) multiply(p *begun) {
 		sign = -1
 	}
 	for c := range 2 * len(p.Sums) {
-		var y [16]float32
-		w.operandRow(p.Product, p.b, c, &y)
-		for i := range y {
-			y[i] *= sign
-		}
+		var y arith.Sixteen
+		w.operandRow(p.Product, p.b, c, sign, &y)
 		for i := range 16 {
 			reg, lane := p.Sums[c/8*4+i/8*2+c&1], i%8*4+c%8/2
-			odd, even, row := float32(0), float32(0), &x[i]
-			for k := 14; k >= 0; k -= 2 {
-				odd += row[k+1] * y[k+1]
-				even += row[k] * y[k]
-			}
-			sum := odd + even
+			start := float32(0)
 			if p.add {
-				sum += math.Float32frombits(w.R[reg][lane])
+				start = math.Float32frombits(w.R[reg][lane])
 			}
-			w.R[reg][lane] = math.Float32bits(sum)
+			w.R[reg][lane] = math.Float32bits(arith.Dot(start, &x[i], &y))
 		}
 	}
 	w.inst = waiting
 }
 
 // operandRow reads the 16 elements of a row of an operand in shared memory, as its descriptor says:
-// rows of 128 bytes, swizzled, 8 of them together.
-func (w *Warp) operandRow(p *Product, descriptor uint64, row int, out *[16]float32) {
+// rows of 128 bytes, swizzled, 8 of them together, and multiplies them by sign.
+func (w *Warp) operandRow(p *Product, descriptor uint64, row int, sign float32, out *arith.Sixteen) {
 	start, stride := descriptor&0x3fff<<4, descriptor>>32&0x3fff<<4
 	if layout, offset := descriptor>>62, descriptor>>49&7; layout != 1 || offset != 0 || start>>7&7 != 0 || stride%1024 != 0 {
 		w.Fail(LaunchFailed, "matrix descriptor %#x: start %#x, stride %d, base offset %d, layout %d: the emulator knows rows with a swizzle of 128 bytes (layout 1), 8 at a multiple of 1024",
@@ -176,7 +173,9 @@ func (w *Warp) operandRow(p *Product, descriptor uint64, row int, out *[16]float
 	for half := range 2 {
 		b := w.AsyncRead(Swizzle(at+uint64(16*half)), 16)
 		for i := range 4 {
-			out[8*half+2*i], out[8*half+2*i+1] = p.Widen(le.Uint32(b[4*i:]))
+			low, high := p.Widen(le.Uint32(b[4*i:]))
+			out.Set(8*half+2*i, sign*low)
+			out.Set(8*half+2*i+1, sign*high)
 		}
 	}
 }

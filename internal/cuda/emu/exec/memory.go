@@ -34,10 +34,11 @@ const PoisonByte = 0xA5
 
 // Codes of faults: those of the driver's errors.
 const (
-	IllegalAddress    = 700
-	LaunchTimeout     = 702
-	MisalignedAddress = 716
-	LaunchFailed      = 719
+	IllegalAddress     = 700
+	LaunchTimeout      = 702
+	IllegalInstruction = 715
+	MisalignedAddress  = 716
+	LaunchFailed       = 719
 )
 
 // An Alloc is one allocation of global memory. Its shadow has a byte for each byte of data that says

@@ -12,6 +12,21 @@ import (
 func f32(v uint64) float32 { return math.Float32frombits(uint32(v)) }
 func f64(v uint64) float64 { return math.Float64frombits(v) }
 
+// nan32 and nan64 are what conversions keep of NaN of 64 bits, as an H100 does; result if a is a number.
+func nan32(a, result uint64) uint64 {
+	if f64(a) == f64(a) {
+		return result
+	}
+	return a>>63<<31 | 0x7fc0_0000 | a<<12>>41
+}
+
+func nan64(a, result uint64) uint64 {
+	if f64(a) == f64(a) {
+		return result
+	}
+	return a | 1<<51
+}
+
 // r32 are the bits of a float32 result.
 func r32(x float32) uint64 {
 	if x != x {
@@ -260,8 +275,11 @@ var floatOps = []op{
 	}},
 	{"cvt.f32.f16 $o, $a", "h>w", func(a, _, _ uint64) uint64 { return r32(arith.FromF16(uint32(a))) }},
 	{"cvt.f64.f32 $o, $a", "w>d", func(a, _, _ uint64) uint64 { return r64(float64(f32(a))) }},
-	{"cvt.rn.f32.f64 $o, $a", "d>w", func(a, _, _ uint64) uint64 { return r32(float32(f64(a))) }},
+	{"cvt.rn.f32.f64 $o, $a", "d>w", func(a, _, _ uint64) uint64 { return nan32(a, r32(float32(f64(a)))) }},
 	{"cvt.rz.f32.f64 $o, $a", "d>w", func(a, _, _ uint64) uint64 {
+		if f64(a) != f64(a) {
+			return nan32(a, 0)
+		}
 		x := f64(a)
 		r := float32(x)
 		if math.Abs(float64(r)) > math.Abs(x) {
@@ -281,7 +299,7 @@ var floatOps = []op{
 	}},
 	{"cvt.rn.f16.s32 $o, $a", "w>h", func(a, _, _ uint64) uint64 { return to16("f16", float64(s32(a))) }},
 	{"cvt.rni.f32.f32 $o, $a", "w>w", func(a, _, _ uint64) uint64 { return r32(float32(math.RoundToEven(float64(f32(a))))) }},
-	{"cvt.rmi.f64.f64 $o, $a", "d>d", func(a, _, _ uint64) uint64 { return r64(math.Floor(f64(a))) }},
+	{"cvt.rmi.f64.f64 $o, $a", "d>d", func(a, _, _ uint64) uint64 { return nan64(a, r64(math.Floor(f64(a)))) }},
 	{"cvt.sat.f32.f32 $o, $a", "w>w", func(a, _, _ uint64) uint64 {
 		if x := f32(a); x > 0 {
 			return r32(min(x, 1))

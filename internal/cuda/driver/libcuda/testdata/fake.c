@@ -33,12 +33,11 @@ int cuModuleLoadDataEx(uint64_t *module, const char *image, unsigned n, int *opt
 }
 
 int cuLaunchKernel(uint64_t f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, uint64_t stream, void **each, void **extra) {
-    if (each != 0 || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != 0) return 1;
+    if (extra != 0) return 1;
     uint64_t words[] = {f, gx, gy, gz, bx, by, bz, shared, stream};
-    size_t size = *(size_t *)extra[3];
-    char *out = *(char **)extra[1];
+    char *out = *(char **)each[0]; // its one parameter is a pointer and eight more bytes
     memcpy(out, words, sizeof words);
-    memcpy(out + sizeof words, extra[1], size);
+    memcpy(out + sizeof words, each[0], 16);
     return 0;
 }
 

@@ -1,0 +1,100 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"ossian/internal/cuda/driver"
+	"ossian/internal/cuda/emu"
+	"ossian/internal/tensor"
+)
+
+// newHopper is newRig on a card of compute capability 9.0, or skips the test on another real one.
+func newHopper(t *testing.T) *rig {
+	t.Helper()
+	r := newRigOn(t, emu.Card{Major: 9, SharedOptin: 232448})
+	if r.major() != 9 {
+		t.Skip("this card is no Hopper")
+	}
+	return r
+}
+
+// major is the compute capability of the rig's card.
+func (r *rig) major() int {
+	r.t.Helper()
+	device, err := r.drv.DeviceGet(0)
+	r.must(err)
+	major, err := r.drv.DeviceAttribute(device, driver.ComputeMajor)
+	r.must(err)
+	return major
+}
+
+// warpgroupTiles are the tiles that there are kernels for.
+var warpgroupTiles = []int{32, 64, 128}
+
+// TestWarpgroups compares products by warpgroups with float64, and with the bits of mma.sync: whether
+// wgmma adds in the same order is for a card to say, and an H100 has said so.
+func TestWarpgroups(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	for _, dtype := range []tensor.DType{tensor.MXFP4HF, tensor.BF16} {
+		// Fewer units than are in flight and more, a rest of groups, every number of chunks.
+		for _, shape := range [][2]int{{40, 96}, {136, 544}, {72, 1056}} {
+			rows, cols := shape[0], shape[1]
+			t.Run(fmt.Sprintf("%v/%dx%d", dtype, rows, cols), func(t *testing.T) {
+				r := newHopper(t)
+				source, weights := encoded(t, dtype, normals(rng, rows*cols, 1), rows, cols)
+				w, bias := onCard(r, source, false), normals(rng, rows, 1)
+				const most = 131 // whole tiles, and one that is not full
+				x, biasAt := newActivations(r, normals(rng, most*cols, 1), cols), upload(r, bias)
+				plain := runLinear(r, x, w, biasAt, most)
+				r.q.hopper = true
+				for _, r.q.tile = range warpgroupTiles {
+					for token, row := range runLinear(r, x, w, biasAt, most) {
+						sameBits(t, fmt.Sprintf("tiles of %d beside mma.sync, token %d", r.q.tile, token), row, plain[token])
+					}
+				}
+				for token, row := range plain {
+					want, bound := make([]float64, rows), make([]float64, rows)
+					for i := range want {
+						want[i], bound[i] = product(weights[i*cols:][:cols], x.rows[token], float64(bias[i]))
+					}
+					compare(t, fmt.Sprint("token ", token), row, want, bound)
+				}
+				for i, row := range runLinear(r, x.from(most-65), w, biasAt, 65) { // behind which nothing is to be read
+					sameBits(t, fmt.Sprintf("token %d of 65", i), row, plain[most-65+i])
+				}
+			})
+		}
+	}
+}
+
+// TestExpertsByWarpgroups compares experts by warpgroups with the bits of those by mma.sync.
+func TestExpertsByWarpgroups(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	for _, test := range []struct {
+		dtype                        tensor.DType
+		hidden, inner, experts, topK int
+		activation                   int32
+	}{
+		{tensor.MXFP4HF, 352, 96, 4, 2, swigluLimited},
+		{tensor.BF16, 40, 20, 3, 2, swigluLimited},
+		{tensor.BF16, 520, 72, 3, 2, silu},
+		{tensor.MXFP4HF, 1056, 32, 2, 1, silu},
+	} {
+		t.Run(fmt.Sprintf("%v/%dx%d", test.dtype, test.hidden, test.inner), func(t *testing.T) {
+			r := newHopper(t)
+			m := newMixtureOf(r, rng, test.dtype, test.hidden, test.inner, test.experts, test.activation, true)
+			most := 101 * test.experts / test.topK
+			x := newActivations(r, normals(rng, most*test.hidden, 1), test.hidden)
+			a := newAssigned(rng, most, test.experts, test.topK)
+			plain := m.run(r, x, a, 0, most)
+			r.q.hopper = true
+			for _, r.q.tile = range warpgroupTiles {
+				for i, row := range m.run(r, x, a, 0, most) {
+					sameBits(t, fmt.Sprintf("tiles of %d, token %d", r.q.tile, i), row, plain[i])
+				}
+			}
+		})
+	}
+}
