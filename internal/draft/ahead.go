@@ -16,28 +16,27 @@ const forgotten = 512
 
 // Ahead returns how many ids a model is to guess behind each of so many sequences, at most most:
 // that with which the ids to be expected of the next step, divided by its time and that of
-// guessing, are the most; 0 where guessing does not pay.
-func (c *Chooser) Ahead(rows, most int, source Source) int {
+// guessing, are the most; 0 where guessing does not pay. known says that this is no try.
+func (c *Chooser) Ahead(rows, most int, source Source) (ahead int, known bool) {
 	most = min(most, c.limit(rows))
 	if !c.adaptive || most <= 0 || rows < 1 {
-		return max(most, 0)
+		return max(most, 0), true
 	}
 	if rows <= largestStep && c.steps > 0 && !c.known(nearest(rows)) {
-		return 0 // what guesses are compared with has to be known: a step without any, now and then
+		return 0, false // what guesses are compared with has to be known: a step without any, now and then
 	}
-	known := c.evidence(Proposal{Source: source})
-	best := 0
-	if chance := known.chance(); chance >= leastSure {
-		most = min(most, firstTries*(1+int(known.came)))
+	sure, best := c.evidence(Proposal{Source: source}), 0
+	if chance := sure.chance(); chance >= leastSure {
+		most = min(most, firstTries*(1+int(sure.came)))
 		if !c.passesKnown() {
 			most = 1
 		}
 		best = c.bestAhead(rows, most, chance)
 	}
 	if best == 0 {
-		known.fade(fading)
+		sure.fade(fading)
 	}
-	return best
+	return best, c.passesKnown()
 }
 
 // bestAhead is Ahead where guesses come true with that chance.

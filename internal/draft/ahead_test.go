@@ -27,7 +27,7 @@ func TestAhead(t *testing.T) {
 			c := NewChooser(true)
 			ahead, asked := 0, 0
 			for range 400 {
-				ahead = c.Ahead(tt.rows, 7, FromModel)
+				ahead, _ = c.Ahead(tt.rows, 7, FromModel)
 				tokens := tt.rows * (1 + ahead)
 				c.Observe(tokens, time.Duration(float64(10*time.Millisecond)*(1+tt.share*float64(tokens-1))))
 				if ahead == 0 {
@@ -55,7 +55,7 @@ func TestAheadOfAll(t *testing.T) {
 	c := NewChooser(false)
 	c.batches = []BatchLimit{{From: 2, To: 8, Tokens: 3}, {From: 9, To: 64, Tokens: 0}}
 	for rows, want := range map[int]int{1: 5, 2: 3, 9: 0} {
-		if got := c.Ahead(rows, 5, FromHead); got != want {
+		if got, _ := c.Ahead(rows, 5, FromHead); got != want {
 			t.Errorf("%d rows: %d guesses, want %d", rows, got, want)
 		}
 	}
@@ -65,7 +65,7 @@ func TestAheadOfAll(t *testing.T) {
 func TestAheadAfterASlowStart(t *testing.T) {
 	c, ahead := NewChooser(true), 0
 	for step := range 2000 {
-		ahead = c.Ahead(1, 7, FromModel)
+		ahead, _ = c.Ahead(1, 7, FromModel)
 		c.Observe(1+ahead, 10*time.Millisecond)
 		took := time.Millisecond
 		if step < 5 {
@@ -86,7 +86,7 @@ func TestAheadTriesAgain(t *testing.T) {
 	c := NewChooser(true)
 	step := func(ahead int) { c.Observe(1+ahead, 10*time.Millisecond) }
 	for range 200 {
-		ahead := c.Ahead(1, 7, FromModel)
+		ahead, _ := c.Ahead(1, 7, FromModel)
 		step(ahead)
 		if ahead > 0 {
 			c.ObserveAhead(1, ahead, time.Duration(ahead)*time.Millisecond)
@@ -95,7 +95,7 @@ func TestAheadTriesAgain(t *testing.T) {
 	}
 	tries := 0
 	for range 20_000 {
-		if ahead := c.Ahead(1, 7, FromModel); ahead > 0 {
+		if ahead, _ := c.Ahead(1, 7, FromModel); ahead > 0 {
 			tries++
 			c.Outcome(Proposal{Source: FromModel, Len: ahead}, ahead, 0)
 		}

@@ -58,7 +58,7 @@ func (s *Settings) NewIndex() *Index { return &Index{rule: s.rule()} }
 
 // NewStore returns the store of all sequences, nil where none is wanted.
 func (s *Settings) NewStore() *Store {
-	if s.CachedRequests == 0 {
+	if s.CachedRequests == 0 || !s.Lookup() {
 		return nil
 	}
 	store := NewStore(storedIDs, s.CachedRequests)

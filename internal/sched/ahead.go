@@ -15,26 +15,49 @@ func (g *guesser) offer(seq *Seq, dst []int32, most int) ([]int32, draft.Proposa
 	return append(dst, seq.offered[:min(len(seq.offered), most)]...), draft.Proposal{Source: g.Settings.Sources()[0]}
 }
 
+// mostMissed is how many tokens of a sequence what guesses may have missed to be tried on it. What
+// was missed has to be read first; where guessing is known to pay, all is.
+const mostMissed = 32
+
 // wish has the runner guess behind the rows of a step for as many as pays. Rows of prompts are
 // followed, as what guesses has to have read them too.
 func (s *Scheduler) wish(step *step) {
 	g := s.guesser
-	if g.most == 0 || g.ahead == 0 {
+	if g.most == 0 || g.ahead == 0 || len(step.seqs) == 0 {
 		return
 	}
-	ahead := 0
-	g.protect(func() { ahead = g.Chooser.Ahead(len(step.seqs), min(g.ahead, g.most), g.Settings.Sources()[0]) })
+	ahead, known := 0, false
+	g.protect(func() {
+		ahead, known = g.Chooser.Ahead(len(step.seqs), min(g.ahead, g.most), g.Settings.Sources()[0])
+	})
+	speak := ahead
+	if s.promptsWait() { // guesses are checked in steps without prompts, so that many would be of no use
+		speak = min(ahead, 1)
+	}
 	for i, seq := range step.seqs {
 		row := &step.batch.Rows[i]
 		left := seq.MaxTokens - (len(seq.Tokens) - seq.Prompt) // ids that the sequence may get, this step's among them
 		switch {
-		case seq.Probe:
+		case seq.Probe || (!known && seq.missed > mostMissed):
 		case row.Sample:
-			row.Ahead = max(min(ahead, left-2), 0) // the last one needs no guess: it is drawn behind the others
+			row.Ahead = max(min(speak, left-2), 0) // the last one needs no guess: it is drawn behind the others
 		case left > 2:
 			row.Ahead = min(ahead, 1)
 		}
+		if seq.missed += row.Len; row.Ahead > 0 {
+			seq.missed = 0
+		}
 	}
+}
+
+// promptsWait reports whether the next step will have tokens of prompts, as far as that is known.
+func (s *Scheduler) promptsWait() bool {
+	for _, seq := range s.residents {
+		if seq != nil && seq.state == running && len(seq.Tokens)+seq.pending-seq.launched > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // takeGuesses keeps what the runner has guessed behind the tokens of a row.

@@ -103,7 +103,7 @@ func ask(rng *rand.Rand) question {
 	some(5, "n", 2)
 	some(4, "stream", true)
 	some(6, "ignore_eos", true)
-	some(6, "min_tokens", 1+rng.IntN(10))
+	some(6, "min_tokens", min(1+rng.IntN(10), body["max_tokens"].(int)))
 	some(8, "cache_salt", pick("x", "y"))
 	asked := question{leaves: body["stream"] == true && rng.IntN(5) == 0}
 	if rng.IntN(2) == 0 {
