@@ -31,7 +31,7 @@ func TestSPC5RepliesAreTheSame(t *testing.T) {
 		`{"method":"draft_model","model":"ossian-tiny","num_speculative_tokens":4,"adaptive":false}`,
 		fmt.Sprintf(`{"method":"eagle3","model":%q,"num_speculative_tokens":3,"adaptive":false}`, randomHead(t)),
 		`{"method":"suffix","num_speculative_tokens":31}`,
-		`{"method":"draft_model","model":"ossian-tiny","num_speculative_tokens":31,"max_model_len":100}`,
+		`{"method":"draft_model","model":"ossian-tiny","num_speculative_tokens":31,"max_model_len":300,"adaptive":false}`,
 	}
 	if commandtest.Soaking() {
 		requests = 1000
