@@ -9,12 +9,13 @@
 # Settings of run, in the environment: DEVICE=cuda:N, or emu for the emulator; MODELS="gpt-oss-20b
 # qwen3-8b", presets of ossian synth, made with random weights in WORK (a folder with room for them:
 # /dev/shm, else the one for temporary files, else OUT); SIZE=small for a run that only shows that
-# everything works; TOTAL=570 seconds.
+# everything works; TOTAL=570 seconds; POINTS="1:1000:128", rows, input and output of latencies of the
+# first model.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-usage() { sed -n 's/^# \{0,1\}//; 2,13p' "${BASH_SOURCE[0]}"; exit 2; }
+usage() { sed -n 's/^# \{0,1\}//; 2,14p' "${BASH_SOURCE[0]}"; exit 2; }
 
 # pack FOLDER: programs of the tree around this script, without tables for debuggers. Machine code
 # travels, so the folder and its archive are held to a size.
@@ -34,7 +35,7 @@ pack() {
   mkdir -p "$folder/ckpt/testdata" && cp -r internal/ckpt/testdata/reference "$folder/ckpt/testdata/" || exit 1 # where e2e.test looks
   test -d internal/cuda/testdata && cp -r internal/cuda/testdata "$folder/testdata"
   cp "$here/gpu.sh" "$folder/"
-  tar -C "$(dirname "$folder")" -czf "$folder.tar.gz" "$(basename "$folder")" || exit 1
+  tar -C "$(dirname "$folder")" -c "$(basename "$folder")" | gzip -9 >"$folder.tar.gz" || exit 1
   local size
   size=$(stat -c %s "$folder.tar.gz")
   echo "$folder.tar.gz: $size bytes"
@@ -233,7 +234,8 @@ settings() {
   # with some seconds of compiling, and the home folder may not be there or not be writable.
   export CUDA_CACHE_PATH=$work/cache
   default_models="gpt-oss-20b qwen3-8b"
-  points="1:1000:128 8:1000:128 32:1000:128 128:1000:128 1:8000:32 1:128:1 1:2048:1 1:32000:1"
+  points=${POINTS:-} # rows, input and output of latencies
+  test -n "$points" || points="1:1000:128 8:1000:128 32:1000:128 128:1000:128 1:8000:32 1:128:1 1:2048:1 1:32000:1"
   many=1000:256:128
   if test "${SIZE:-}" = small; then
     small=1 default_models=gpt-oss-tiny points="1:4:2 2:4:2" many=2:4:2

@@ -150,14 +150,11 @@ func benchAttend(b *testing.B, s model.Spec, ctx int, kv tensor.DType) {
 			}
 		}
 	}
-	q, err := d.Alloc(1, s.QDim())
+	bufs, err := d.Alloc(1, s.QDim(), s.QDim())
 	if err != nil {
 		b.Fatal(err)
 	}
-	dst, err := d.Alloc(1, s.QDim())
-	if err != nil {
-		b.Fatal(err)
-	}
+	q, dst := bufs[0], bufs[1]
 	for i := range at(q).x {
 		at(q).x[i] = rng.Float32() - 0.5
 	}

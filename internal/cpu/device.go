@@ -174,14 +174,20 @@ func (d *Device) Name() string {
 	return name
 }
 
-// Alloc implements model.Device.
-func (d *Device) Alloc(rows, width int) (model.Buf, error) {
-	data, err := carve[float32](&d.mem, rows*width)
-	if err != nil {
-		return nil, err
+// Alloc implements model.Device: rows of each buffer lie apart.
+func (d *Device) Alloc(rows int, widths ...int) (all []model.Buf, err error) {
+	for _, width := range widths {
+		data, err := carve[float32](&d.mem, rows*width)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &buf{x: data, width: width})
 	}
-	return &buf{x: data, width: width}, nil
+	return all, nil
 }
+
+// Beside implements model.Device: products of several matrices are several products.
+func (d *Device) Beside([]tensor.Tensor, model.Use) error { return nil }
 
 // Close implements model.Device: it ends the workers and frees all memory.
 func (d *Device) Close() error {

@@ -106,11 +106,11 @@ func TestJoin(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer device.Close()
-		b, err := device.Alloc(5, 3*(2-i))
+		made, err := device.Alloc(5, 3*(2-i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		devices[i], bufs[i] = device, b.(*buf)
+		devices[i], bufs[i] = device, made[0].(*buf)
 	}
 	wide, narrow := bufs[0], bufs[1]
 	for i := range narrow.x {

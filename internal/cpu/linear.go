@@ -37,3 +37,10 @@ func (d *Device) follow(w *weight) {
 	d.last = w
 	d.pool.Expect(w.next)
 }
+
+// Linears implements model.Device: each Linear uses the form of x that the first one made.
+func (d *Device) Linears(dst []model.Buf, x model.Buf, w, bias []model.Weight) {
+	for i := range dst {
+		d.Linear(dst[i], x, w[i], bias[i])
+	}
+}

@@ -187,17 +187,17 @@ var attendKernels = map[int][2]struct{ few, many string }{
 // attend: dst, bf16, becomes the attention of float32 queries over a layer's cache (models.md 1.2,
 // cuda.md 6.3). sinks are float32 [heads], 0 = none. scratch has attendScratch bytes; without any, blocks of one warp go
 // through all their splits.
-func (q *queue) attend(dst, queries driver.Ptr, layer *kvLayer, sinks driver.Ptr, h *headShape, step *stepArrays, scratch driver.Ptr) {
+func (q *queue) attend(dst driver.Ptr, queries floatRows, layer *kvLayer, sinks driver.Ptr, h *headShape, step *stepArrays, scratch driver.Ptr) {
 	work, table := step.work, step.tables[layer.group]
 	kernel := attendKernels[h.padded()][0]
 	if layer.keyScales != 0 {
 		kernel = attendKernels[h.padded()][1]
 	}
 	stride := int32(rowStride(h.heads * h.dim))
-	args := attendArgs{dst: dst, q: queries,
+	args := attendArgs{dst: dst, q: queries.at,
 		keys: layer.keys, values: layer.values, keyScales: layer.keyScales, valueScales: layer.valueScales,
 		table: table.ids, first: step.first, start: step.start, len: step.len, tiles: step.tiles, sinks: sinks,
-		qStride: stride, dstStride: stride, tableStride: int32(table.stride),
+		qStride: int32(queries.stride), dstStride: stride, tableStride: int32(table.stride),
 		heads: int32(h.heads), kvHeads: int32(h.kvHeads), dim: int32(h.dim), padded: int32(h.padded()),
 		blockSize: int32(h.blockSize), window: int32(layer.window),
 		scale: float32(math.Log2E / math.Sqrt(float64(h.dim)))}

@@ -121,7 +121,7 @@ func (b *attendBench) step(spans ...attendSpan) [][]uint16 {
 	}
 	width, stride := b.heads*b.dim, rowStride(b.heads*b.dim)
 	dst := b.alloc(step.count * stride * 2)
-	b.q.attend(dst, b.uploadRows(queries, width), &b.layer, b.sinksPtr, &b.headShape, step, b.scratch)
+	b.q.attend(dst, floatRows{b.uploadRows(queries, width), stride}, &b.layer, b.sinksPtr, &b.headShape, step, b.scratch)
 	var rows [][]uint16
 	for row := range slices.Chunk(download[uint16](b.rig, dst, step.count*stride), stride) {
 		for i, v := range row[width:] {
@@ -145,7 +145,7 @@ func (b *attendBench) store(spans []attendSpan) *stepArrays {
 		seq, from := &b.seqs[span.seq], b.done[span.seq]*width
 		keys, values = append(keys, seq.k[from:][:span.tokens*width]...), append(values, seq.v[from:][:span.tokens*width]...)
 	}
-	b.q.store(b.uploadRows(keys, width), b.uploadRows(values, width), &b.layer, &b.headShape, step)
+	b.q.store(floatRows{b.uploadRows(keys, width), rowStride(width)}, floatRows{b.uploadRows(values, width), rowStride(width)}, &b.layer, &b.headShape, step)
 	return step
 }
 

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 
 	"ossian/internal/cuda/driver"
@@ -13,6 +14,7 @@ type form uint8
 const (
 	asFloat32 form = iota // residuals, results of products, what routes
 	asBF16                // what products and attention read: norms, activations, attention, selected rows
+	spent                 // not at all: a kernel has taken up what would have been written there (waiting.go)
 )
 
 // A buffer is an activation buffer: rows of width elements, stride elements apart in either form.
@@ -26,15 +28,7 @@ type buffer struct {
 	form          form
 }
 
-// Alloc implements model.Device.
-func (d *Device) Alloc(rows, width int) (model.Buf, error) {
-	if d.card != nil {
-		defer d.card.enter()()
-	}
-	return d.alloc(rows, width)
-}
-
-// alloc is Alloc where the context is current.
+// alloc makes a buffer where the context is current.
 func (d *Device) alloc(rows, width int) (*buffer, error) {
 	if rows < 1 || width < 1 {
 		return nil, fmt.Errorf("cuda: a buffer of %d rows of %d elements", rows, width)
@@ -60,6 +54,10 @@ func (d *Device) bf16(b *buffer) driver.Ptr {
 	if b.form == asBF16 {
 		return b.at
 	}
+	if b.form == spent || b.stride != rowStride(b.width) {
+		d.queue.fail(errors.New("cuda: an operation reads bf16 of a buffer that is spent, or lies beside others: operations follow each other as in no model"))
+		return b.at
+	}
 	if d.rounded == nil || d.rounded.capacity*d.rounded.stride < b.capacity*b.stride {
 		rounded, err := d.alloc(b.capacity, b.width)
 		if err != nil {
@@ -75,7 +73,12 @@ func (d *Device) bf16(b *buffer) driver.Ptr {
 // float32 returns where the rows of b lie in float32.
 func (d *Device) float32(b *buffer, operation string) driver.Ptr {
 	if b.form != asFloat32 {
-		d.queue.fail(fmt.Errorf("cuda: %s reads a buffer of float32, found bf16: operations follow each other as in no model", operation))
+		d.queue.fail(fmt.Errorf("cuda: %s reads a buffer of float32, found bf16 or nothing: operations follow each other as in no model", operation))
 	}
 	return b.at
+}
+
+// rows is float32 with the stride.
+func (d *Device) rows(b *buffer, operation string) floatRows {
+	return floatRows{d.float32(b, operation), b.stride}
 }

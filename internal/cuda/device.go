@@ -46,6 +46,8 @@ type Device struct {
 	rounded *buffer // rows that are to be read in bf16 and were written in float32
 	inStep  func()  // from Begin to End: lets the goroutine off its thread
 	sampler *sampler
+	waiting waiting // asked for and not launched; nil = nothing
+	kept    []room  // for the next uploads
 	// What kernels keep between them: of experts, of attention.
 	expertScratch, attendScratch driver.Ptr
 }
@@ -128,7 +130,7 @@ func (d *Device) Preload() error {
 	if d.cfg.KV == tensor.F8_E4M3 {
 		attend = attendKernels[d.heads.padded()][1]
 	}
-	names := []string{"add_norm", "rotate", attend.few, "attend_merge", "sample_peak"}
+	names := []string{"add_norm", "rotate_store", attend.few, "attend_merge", "sample_peak"}
 	if d.spec.FFN.Experts > 0 {
 		names = append(names, "route", "experts_plan")
 	}

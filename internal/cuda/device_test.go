@@ -111,6 +111,7 @@ func (p *probe) Read(b model.Buf) []float32 {
 // sync ends the test where a kernel was at fault.
 func (p *probe) sync() {
 	p.t.Helper()
+	p.settle()
 	if p.queue.err != nil {
 		p.t.Fatal(p.queue.err)
 	}

@@ -60,7 +60,7 @@ func (a *expertArgs) space(tokens int) expertSpace {
 		s.tile = 8
 	case average <= 10:
 		s.tile = 16
-	case a.warpgroups && average <= 32:
+	case a.warpgroups && average <= 20:
 		s.tile = 32
 	case a.warpgroups && average <= 96:
 		s.tile = 64
@@ -98,15 +98,17 @@ func (q *queue) experts(a *expertArgs) {
 	if !a.up.paired || a.down.paired {
 		panic("cuda: experts take gates and ups in the paired order, and rows of the other product as they are")
 	}
+	a.by(q)
 	for first := 0; first < a.tokens; first += expertPiece {
 		piece := *a
-		piece.warpgroups, piece.wide = q.warpgroups(a.up) && q.warpgroups(a.down), q.tile
 		piece.tokens = min(expertPiece, a.tokens-first)
 		piece.dst += driver.Ptr(4 * first * a.dstStride)
 		piece.x += driver.Ptr(2 * first * a.xStride)
 		piece.ids += driver.Ptr(4 * first * a.stride)
 		piece.weights += driver.Ptr(4 * first * a.stride)
-		q.expertPiece(&piece)
+		q.expertPlan(&piece)
+		q.expertProducts(&piece)
+		q.combine(piece.combined(), piece.tokens)
 	}
 }
 
@@ -116,26 +118,44 @@ type gatherArgs struct {
 	pieces, topK  int32
 }
 
-// expertPiece computes experts for up to expertPiece tokens in four kernels, or five.
-func (q *queue) expertPiece(a *expertArgs) {
+// by decides by which kernels a queue computes experts; what space returns depends on it.
+func (a *expertArgs) by(q *queue) {
+	a.warpgroups, a.wide = q.warpgroups(a.up) && q.warpgroups(a.down), q.tile
+}
+
+// expertPlan finds out which tokens each expert has: order, by expert, cut into tiles.
+func (q *queue) expertPlan(a *expertArgs) {
+	s, experts := a.space(a.tokens), a.up.experts
+	launch(q, "experts_plan", driver.Dim3{X: uint32(experts), Y: 1, Z: 1}, 1024, uint32(4*experts), &planArgs{ids: a.ids,
+		order: a.scratch + driver.Ptr(s.order), tiles: a.scratch + driver.Ptr(s.list), stride: int32(a.stride), tokens: int32(a.tokens),
+		topK: int32(a.topK), tile: int32(s.tile), numTiles: int32(s.tiles)})
+}
+
+// expertProducts computes the planes: what each expert makes of each of its tokens.
+func (q *queue) expertProducts(a *expertArgs) {
 	s := a.space(a.tokens)
 	order, tiles, activated, planes := a.scratch+driver.Ptr(s.order), a.scratch+driver.Ptr(s.list), a.scratch+driver.Ptr(s.activated), a.scratch+driver.Ptr(s.planes)
-	// Which tokens each expert has, by expert, cut into tiles.
-	experts := a.up.experts
-	launch(q, "experts_plan", driver.Dim3{X: uint32(experts), Y: 1, Z: 1}, 256, uint32(4*experts), &planArgs{ids: a.ids, order: order, tiles: tiles,
-		stride: int32(a.stride), tokens: int32(a.tokens), topK: int32(a.topK), tile: int32(s.tile), numTiles: int32(s.tiles)})
 	if s.tile >= 32 && a.warpgroups {
 		q.expertsByWarpgroups(a, &s)
-	} else {
-		// Columns of the activation are written up to its stride, 8 a group.
-		q.product("up", a.up, s.tile, s.tiles, s.innerStride/8, productArgs{dst: activated, x: a.x, bias: a.upBias, tiles: tiles, order: order,
-			dstStride: int32(s.innerStride), xStride: int32(a.xStride), topK: int32(a.topK), activation: a.activation})
-		q.product("down", a.down, s.tile, s.tiles, a.down.groups(), productArgs{dst: planes, x: activated, bias: a.downBias, tiles: tiles, order: order,
-			dstStride: int32(s.planeStride), xStride: int32(s.innerStride)})
+		return
 	}
-	launch(q, "experts_combine", driver.Dim3{X: uint32(a.tokens), Y: uint32(ceil(a.down.rows, 512)), Z: 1}, 128, 0, &combineArgs{dst: a.dst,
-		planes: planes, weights: a.weights, dstStride: int32(a.dstStride), planeStride: int32(s.planeStride), weightStride: int32(a.stride),
-		width: int32(a.down.rows), topK: int32(a.topK)})
+	// Columns of the activation are written up to its stride, 8 a group.
+	q.product("up", a.up, s.tile, s.tiles, s.innerStride/8, productArgs{dst: activated, x: a.x, bias: a.upBias, tiles: tiles, order: order,
+		dstStride: int32(s.innerStride), xStride: int32(a.xStride), topK: int32(a.topK), activation: a.activation})
+	q.product("down", a.down, s.tile, s.tiles, a.down.groups(), productArgs{dst: planes, x: activated, bias: a.downBias, tiles: tiles, order: order,
+		dstStride: int32(s.planeStride), xStride: int32(s.innerStride)})
+}
+
+// combined says how the planes become dst.
+func (a *expertArgs) combined() *combineArgs {
+	s := a.space(a.tokens)
+	return &combineArgs{dst: a.dst, planes: a.scratch + driver.Ptr(s.planes), weights: a.weights, dstStride: int32(a.dstStride),
+		planeStride: int32(s.planeStride), weightStride: int32(a.stride), width: int32(a.down.rows), topK: int32(a.topK)}
+}
+
+// combine adds the planes up.
+func (q *queue) combine(a *combineArgs, tokens int) {
+	launch(q, "experts_combine", driver.Dim3{X: uint32(tokens), Y: ceilDiv(int(a.width), 512), Z: 1}, 128, 0, a)
 }
 
 // expertsByWarpgroups is both products for rows that lie in the order of experts. The tokens' rows in that

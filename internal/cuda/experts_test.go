@@ -324,7 +324,7 @@ func TestExpertsPlan(t *testing.T) {
 				}
 			}
 			order, tiles := r.alloc(4*assignments), r.alloc(16*most)
-			launch(r.q, "experts_plan", driver.Dim3{X: uint32(test.experts), Y: 1, Z: 1}, 256, uint32(4*test.experts), &planArgs{ids: upload(r, ids),
+			launch(r.q, "experts_plan", driver.Dim3{X: uint32(test.experts), Y: 1, Z: 1}, 1024, uint32(4*test.experts), &planArgs{ids: upload(r, ids),
 				order: order, tiles: tiles, stride: stride, tokens: int32(test.tokens), topK: int32(test.topK), tile: int32(test.tile), numTiles: int32(most)})
 			var wantOrder, wantTiles []int32
 			for expert, places := range chosen {

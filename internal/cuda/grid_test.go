@@ -42,7 +42,8 @@ func TestGrids(t *testing.T) {
 	q.addNorm(256, 256, 256, 256, hidden, tokens, 1e-5)
 	q.selectRows(256, 256, 256, hidden, tokens)
 	q.glu(256, 256, inner, tokens, model.SwiGLU)
-	q.route(256, 256, 64, 256, experts, tokens, experts, topK, true)
+	q.route(&routing{ids: 256, weights: 256, stride: 64, logits: floatRows{256, experts}, tokens: tokens, experts: experts, topK: topK, renorm: true})
+	q.addNormExperts(256, 256, 256, &combineArgs{topK: 8, width: hidden}, expertPiece, 1e-5)
 	for _, count := range []int{1, 9, 64, tokens} {
 		q.linear(256, vocab, 256, hidden, w(1, vocab, hidden, false), 0, count)
 		q.experts(&expertArgs{dst: 256, x: 256, ids: 256, weights: 256, up: w(experts, 2*inner, hidden, true), down: w(experts, hidden, inner, false),
@@ -58,14 +59,15 @@ func TestGrids(t *testing.T) {
 		work := &attendWork{}
 		work.plan(&shape, start, lengths, []int{0})
 		step := &stepArrays{count: tokens, tables: []blockTable{{256, 1}}, work: work}
-		q.rotate(256, 256, 0, 0, &shape, step, 1e-5)
-		q.store(256, 256, &kvLayer{keys: 256, values: 256}, &shape, step)
-		q.attend(256, 256, &kvLayer{keys: 256, values: 256}, 0, &shape, step, 256)
+		heads := floatRows{256, 64}
+		q.rotate(rotation{queries: heads, keys: heads, eps: 1e-5}, &shape, step)
+		q.store(heads, heads, &kvLayer{keys: 256, values: 256}, &shape, step)
+		q.attend(256, heads, &kvLayer{keys: 256, values: 256}, 0, &shape, step, 256)
 	}
 	if q.err != nil {
 		t.Fatal(q.err)
 	}
-	for _, name := range []string{"glu", "up_mxfp4_8", "linear_mxfp4_128", "attend_256_bf16", "attend_prefill_256_bf16", "experts_combine", "rotate", "store"} {
+	for _, name := range []string{"glu", "up_mxfp4_8", "linear_mxfp4_128", "attend_256_bf16", "attend_prefill_256_bf16", "experts_combine", "rotate_store", "add_norm_experts_8"} {
 		if !launched[name] {
 			t.Errorf("%s was not launched: launched were %v", name, launched)
 		}

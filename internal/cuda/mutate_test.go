@@ -94,8 +94,8 @@ var mutantTests = map[string]string{
 	"experts_wgmma_mxfp4.sm_90a": "TestExpertsByWarpgroups$/MXFP4",
 	"product_wgmma_bf16.sm_90a":  "TestWarpgroups$/BF16",
 	"product_wgmma_mxfp4.sm_90a": "TestWarpgroups$/MXFP4",
-	"rotate.sm_80":               "TestRotate|TestStore",
-	"route.sm_80":                "TestRoute$",
+	"rotate.sm_80":               "TestRotate|TestStore|TestRotateAndStore",
+	"route.sm_80":                "TestRoute$|TestRoutePlan",
 	"rows.sm_80":                 "TestNarrow|TestAddNorm|TestSelectRows|TestGLU",
 	"sample.sm_80":               "TestSample(Borders|Weights|TopP|Runs|Draw|Pending|Short)|TestSampleAsDefined",
 }

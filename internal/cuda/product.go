@@ -154,6 +154,6 @@ func (q *queue) embed(dst driver.Ptr, stride int, table *matrix, ids driver.Ptr,
 	if tokens == 0 {
 		return
 	}
-	launch(q, "embed_"+table.format.name, driver.Dim3{X: uint32(tokens), Y: 1, Z: 1}, 128, 0, &embedArgs{dst: dst, weights: table.data,
+	launch(q, "embed_"+table.format.name, driver.Dim3{X: uint32(tokens), Y: ceilDiv(table.units(), 4), Z: 1}, 128, 0, &embedArgs{dst: dst, weights: table.data,
 		lift: table.lift, ids: ids, units: int32(table.units()), stride: int32(stride)})
 }

@@ -92,7 +92,7 @@ func routed(r *rig, tokens [][]float32, topK int, renorm bool) (ids, weights [][
 	idsAt, weightsAt := r.alloc(4*stride*len(tokens)), r.alloc(4*stride*len(tokens))
 	r.must(r.drv.SetAsync(idsAt, 0xff, uint64(4*stride*len(tokens)), r.q.stream))
 	r.must(r.drv.SetAsync(weightsAt, 0xff, uint64(4*stride*len(tokens)), r.q.stream))
-	r.q.route(idsAt, weightsAt, stride, upload(r, logits), pad64(experts), len(tokens), experts, topK, renorm)
+	r.q.route(&routing{ids: idsAt, weights: weightsAt, stride: stride, logits: floatRows{upload(r, logits), pad64(experts)}, tokens: len(tokens), experts: experts, topK: topK, renorm: renorm})
 	return rowsOf(download[float32](r, idsAt, stride*len(tokens)), topK, stride), rowsOf(download[float32](r, weightsAt, stride*len(tokens)), topK, stride)
 }
 
@@ -116,7 +116,7 @@ func routeCase(t *testing.T, tokens [][]float32, topK int, renorm bool) {
 // TestRouteRefuses holds the error for more experts than a warp has lanes.
 func TestRouteRefuses(t *testing.T) {
 	q := &queue{}
-	q.route(0, 0, 64, 0, 64, 1, 64, maxTopK+1, true)
+	q.route(&routing{tokens: 1, experts: 64, topK: maxTopK + 1})
 	if q.err == nil || !strings.Contains(q.err.Error(), "33 of 64 experts for each token: 1 to 32 can be chosen") {
 		t.Errorf("error %v", q.err)
 	}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"math"
 
 	"ossian/internal/cuda/driver"
@@ -31,11 +32,14 @@ func (q *queue) narrow(dst, src driver.Ptr, width, rows int) {
 }
 
 type addNormArgs struct {
-	dst, sum, add, weight driver.Ptr
-	width, stride         int32
-	eps                   float32
-	_                     int32
+	dst, sum, add, weight, planes, shares   driver.Ptr
+	width, stride, planeStride, shareStride int32
+	eps                                     float32
+	_                                       int32
 }
+
+// normThreads are the threads of a block of add_norm: what a row has of groups of 4, in whole warps.
+func normThreads(width int) uint32 { return uint32(min((width+127)/128*32, 1024)) }
 
 // addNorm: sum += add, both float32 (add may be 0: none); dst = bf16(sum/sqrt(mean(sum²)+eps)·weight),
 // the weight float32 [width]. models.md 1.2, cuda.md 6.5.
@@ -43,9 +47,20 @@ func (q *queue) addNorm(dst, sum, add, weight driver.Ptr, width, rows int, eps f
 	if rows == 0 {
 		return
 	}
-	launch(q, "add_norm", driver.Dim3{X: uint32(rows), Y: 1, Z: 1}, 256, 0,
+	launch(q, "add_norm", driver.Dim3{X: uint32(rows), Y: 1, Z: 1}, normThreads(width), 0,
 		&addNormArgs{dst: dst, sum: sum, add: add, weight: weight, width: int32(width), stride: int32(rowStride(width)), eps: eps})
 }
+
+// addNormExperts is combine and then addNorm of what it made, with the same bits, in one kernel: where
+// normsExperts says so.
+func (q *queue) addNormExperts(dst, sum, weight driver.Ptr, a *combineArgs, rows int, eps float32) {
+	launch(q, fmt.Sprintf("add_norm_experts_%d", a.topK), driver.Dim3{X: uint32(rows), Y: 1, Z: 1}, normThreads(int(a.width)), 0,
+		&addNormArgs{dst: dst, sum: sum, weight: weight, planes: a.planes, shares: a.weights, width: a.width, stride: int32(rowStride(int(a.width))),
+			planeStride: a.planeStride, shareStride: a.weightStride, eps: eps})
+}
+
+// normsExperts reports whether there is an addNormExperts for so many experts of a token and such a width.
+func normsExperts(topK, width int) bool { return (topK == 4 || topK == 8) && width%4 == 0 }
 
 type selectArgs struct {
 	dst, src, index driver.Ptr
@@ -89,47 +104,70 @@ func (q *queue) glu(dst, gateUp driver.Ptr, width, rows int, a model.Activation)
 		&gluArgs{dst: dst, gateUp: gateUp, width: int32(width), dstStride: int32(stride), srcStride: int32(rowStride(2 * width)), gate: gateOf(a)})
 }
 
-type rotateArgs struct {
-	q, k, qNorm, kNorm, turn driver.Ptr
-	qStride, kStride         int32
-	heads, kvHeads, dim      int32
-	eps                      float32
+// rotateStoreArgs is RotateStoreArgs of kernels/rotate.cu.
+type rotateStoreArgs struct {
+	keys, values, keyScales, valueScales   driver.Ptr
+	q, k, v                                driver.Ptr
+	qNorm, kNorm, turn                     driver.Ptr
+	table, pos, row                        driver.Ptr
+	qStride, kStride, vStride, tableStride int32
+	heads, kvHeads, dim, padded, blockSize int32
+	eps                                    float32
 }
 
-// headsOfBlock is how many heads share a block of rotate and of store.
+// headsOfBlock is how many heads share a block of rotate_store.
 const headsOfBlock = 4
 
-// rotate turns the float32 heads of queries and keys in place by the angles of their tokens
-// (models.md 1.3), after a norm of each head where qNorm and kNorm are given, float32 [dim].
-func (q *queue) rotate(queries, keys, qNorm, kNorm driver.Ptr, h *headShape, step *stepArrays, eps float32) {
-	if step.count == 0 {
-		return
-	}
-	launch(q, "rotate", driver.Dim3{X: uint32(step.count), Y: ceilDiv(h.heads+h.kvHeads, headsOfBlock), Z: 1}, 32*headsOfBlock, 0,
-		&rotateArgs{q: queries, k: keys, qNorm: qNorm, kNorm: kNorm, turn: step.turn,
-			qStride: int32(rowStride(h.heads * h.dim)), kStride: int32(rowStride(h.kvHeads * h.dim)),
-			heads: int32(h.heads), kvHeads: int32(h.kvHeads), dim: int32(h.dim), eps: eps})
+// floatRows are float32 rows, so many elements apart.
+type floatRows struct {
+	at     driver.Ptr
+	stride int
 }
 
-type storeArgs struct {
-	keys, values, keyScales, valueScales driver.Ptr
-	k, v                                 driver.Ptr
-	table, pos, row                      driver.Ptr
-	stride, tableStride                  int32
-	kvHeads, dim, padded, blockSize      int32
+// A rotation is what is done to queries and keys of a step: turned in place by the angles of their tokens
+// (models.md 1.3), after a norm of each head where qNorm and kNorm are given, float32 [dim].
+type rotation struct {
+	queries, keys floatRows
+	qNorm, kNorm  driver.Ptr
+	eps           float32
+}
+
+// rotate is a rotation alone.
+func (q *queue) rotate(r rotation, h *headShape, step *stepArrays) {
+	q.rotateStore(&rotateStoreArgs{q: r.queries.at, k: r.keys.at, qNorm: r.qNorm, kNorm: r.kNorm, turn: step.turn,
+		qStride: int32(r.queries.stride), kStride: int32(r.keys.stride), heads: int32(h.heads), eps: r.eps}, h, step)
 }
 
 // store writes the float32 keys and values of a step's tokens into their blocks, in the type of the
 // layer. In a bf16 cache a vector of values that has one beyond its range or no number is stored as
 // zeros, with a key that is no number: see the kernel.
-func (q *queue) store(keys, values driver.Ptr, layer *kvLayer, h *headShape, step *stepArrays) {
+func (q *queue) store(keys, values floatRows, layer *kvLayer, h *headShape, step *stepArrays) {
+	q.rotateStore(stored(&rotateStoreArgs{k: keys.at, kStride: int32(keys.stride)}, values, layer, h, step), h, step)
+}
+
+// rotateAndStore is rotate and then store of its keys, with the same bits, in one kernel. What becomes of
+// keys outside of the cache is not defined.
+func (q *queue) rotateAndStore(r rotation, values floatRows, layer *kvLayer, h *headShape, step *stepArrays) {
+	args := &rotateStoreArgs{q: r.queries.at, k: r.keys.at, qNorm: r.qNorm, kNorm: r.kNorm, turn: step.turn,
+		qStride: int32(r.queries.stride), kStride: int32(r.keys.stride), heads: int32(h.heads), eps: r.eps}
+	q.rotateStore(stored(args, values, layer, h, step), h, step)
+}
+
+// stored adds to args what store needs.
+func stored(args *rotateStoreArgs, values floatRows, layer *kvLayer, h *headShape, step *stepArrays) *rotateStoreArgs {
+	table := step.tables[layer.group]
+	args.keys, args.values, args.keyScales, args.valueScales = layer.keys, layer.values, layer.keyScales, layer.valueScales
+	args.v, args.vStride = values.at, int32(values.stride)
+	args.table, args.tableStride, args.pos, args.row = table.ids, int32(table.stride), step.pos, step.row
+	args.padded, args.blockSize = int32(h.padded()), int32(h.blockSize)
+	return args
+}
+
+// rotateStore launches the kernel for the heads of queries in args, and those of keys.
+func (q *queue) rotateStore(args *rotateStoreArgs, h *headShape, step *stepArrays) {
 	if step.count == 0 {
 		return
 	}
-	table := step.tables[layer.group]
-	launch(q, "store", driver.Dim3{X: uint32(step.count), Y: ceilDiv(h.kvHeads, headsOfBlock), Z: 1}, 32*headsOfBlock, 0,
-		&storeArgs{keys: layer.keys, values: layer.values, keyScales: layer.keyScales, valueScales: layer.valueScales,
-			k: keys, v: values, table: table.ids, pos: step.pos, row: step.row,
-			stride: int32(rowStride(h.kvHeads * h.dim)), tableStride: int32(table.stride),
-			kvHeads: int32(h.kvHeads), dim: int32(h.dim), padded: int32(h.padded()), blockSize: int32(h.blockSize)})
+	args.kvHeads, args.dim = int32(h.kvHeads), int32(h.dim)
+	launch(q, "rotate_store", driver.Dim3{X: uint32(step.count), Y: ceilDiv(int(args.heads)+h.kvHeads, headsOfBlock), Z: 1}, 32*headsOfBlock, 0, args)
 }

@@ -272,7 +272,8 @@ func TestRotate(t *testing.T) {
 			} else {
 				qw, kw = nil, nil
 			}
-			r.q.rotate(qAt, kAt, qNorm, kNorm, &h, &stepArrays{turn: upload(r, turn), count: tokens}, eps)
+			r.q.rotate(rotation{queries: floatRows{qAt, rowStride(h.heads * h.dim)}, keys: floatRows{kAt, rowStride(h.kvHeads * h.dim)}, qNorm: qNorm, kNorm: kNorm, eps: eps},
+				&h, &stepArrays{turn: upload(r, turn), count: tokens})
 			what := fmt.Sprintf("dim %d, norm %v", h.dim, norm)
 			turned(t, what+": q", r.floatRows(qAt, tokens, h.heads*h.dim), q, qw, turn, h.dim, h.heads, eps)
 			turned(t, what+": k", r.floatRows(kAt, tokens, h.kvHeads*h.dim), k, kw, turn, h.dim, h.kvHeads, eps)

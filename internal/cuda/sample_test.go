@@ -28,7 +28,14 @@ type sampleRig struct {
 
 func newSampleRig(t *testing.T, vocab int, lim model.Limits) *sampleRig {
 	t.Helper()
-	r := &sampleRig{rig: newRig(t)}
+	return newSampleRigOn(newRig(t), vocab, lim)
+}
+
+// newSampleRigOn is newSampleRig on a card that is open.
+func newSampleRigOn(on *rig, vocab int, lim model.Limits) *sampleRig {
+	t := on.t
+	t.Helper()
+	r := &sampleRig{rig: on}
 	host := func(bytes int) ([]byte, error) {
 		pinned, err := r.drv.MemAllocHost(max(bytes, 1))
 		if err == nil {

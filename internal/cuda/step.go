@@ -136,6 +136,7 @@ func (d *Device) Begin(batch *runner.Batch) error {
 		return fmt.Errorf("cuda: %w", err)
 	}
 	leave := d.card.enter()
+	d.waiting = nil         // of a step that was given up
 	err := d.stage.close(d) // the model is loaded
 	if err == nil {
 		err = d.pack(batch)
@@ -295,6 +296,7 @@ func (d *Device) End() error {
 	}
 	defer func() { d.inStep(); d.inStep = nil }()
 	flight := d.flights.next()
+	d.settle()
 	d.sampler.end(d.queue)
 	if d.queue.err == nil {
 		d.queue.fail(d.card.drv.EventRecord(flight.done, d.queue.stream))

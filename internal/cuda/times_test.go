@@ -2,12 +2,17 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
 
+	"ossian/internal/cuda/cost"
 	"ossian/internal/cuda/driver"
+	"ossian/internal/model"
+	"ossian/internal/runner"
+	"ossian/internal/sample"
 	"ossian/internal/tensor"
 )
 
@@ -151,6 +156,8 @@ func TestKernelTimes(t *testing.T) {
 	t.Run("linear", func(t *testing.T) { timeLinear(t, out) })
 	t.Run("experts", func(t *testing.T) { timeExperts(newStopwatch(t, out)) })
 	t.Run("attend", func(t *testing.T) { timeAttend(t, out) })
+	t.Run("rows", func(t *testing.T) { timeRows(newStopwatch(t, out)) })
+	t.Run("sample", func(t *testing.T) { timeSample(t, out) })
 	if err := out.Close(); err != nil {
 		t.Error(err)
 	}
@@ -286,8 +293,98 @@ func timeAttend(t *testing.T, out *os.File) {
 			watch.measure("attend", fmt.Sprintf("%dx%dx%d", shape.heads, shape.kvHeads, shape.dim), step.count, context, 2*float64(vectors), 4*float64(rows)*seen*float64(shape.heads*shape.dim), func(round int) {
 				at := driver.Ptr(round % copies * vectors)
 				layer := kvLayer{keys: keys + at, values: values + at}
-				watch.q.attend(dst, queries, &layer, 0, &shape, step, scratch)
+				watch.q.attend(dst, floatRows{queries, width}, &layer, 0, &shape, step, scratch)
 			})
 		})
+	}
+}
+
+// timeRows times what lies between the products of gpt-oss-20b, by its closed forms' bytes. Operands stay
+// in the second level cache where they are small, as in a step.
+func timeRows(s *stopwatch) {
+	heads := headShape{heads: 64, kvHeads: 8, dim: 64, blockSize: 16}
+	hidden, experts, counts := 2880, 32, []int{1, 8, 32, 2048}
+	const topK, stride = 4, 64
+	if s.small {
+		heads, hidden, experts, counts = headShape{heads: 4, kvHeads: 2, dim: 6, blockSize: 16}, 96, 8, []int{1, 9}
+	}
+	most := counts[len(counts)-1]
+	rng := rand.New(rand.NewPCG(11, 12))
+	table, _ := s.weights(tensor.BF16, 1, 1024, hidden, false)
+	floats := func(rows, width int) driver.Ptr {
+		return upload(s.rig, normals(rng, rows*rowStride(width), 1))
+	}
+	sum, add, weight, dst := floats(most, hidden), floats(most, hidden), floats(1, hidden), s.alloc(2*most*rowStride(hidden))
+	up, down := &matrix{experts: experts, rows: 2 * hidden, cols: hidden}, &matrix{experts: experts, rows: hidden, cols: hidden}
+	plan := &expertArgs{dst: add, dstStride: rowStride(hidden), ids: s.alloc(4 * most * stride), weights: floats(most, stride), stride: stride,
+		up: up, down: down, scratch: s.alloc(expertScratch(up, down, most, topK)), topK: topK}
+	route := &routing{ids: plan.ids, weights: plan.weights, stride: stride, logits: floatRows{floats(most, experts), rowStride(experts)}, experts: experts, topK: topK, renorm: true}
+	turn := rotation{queries: floatRows{floats(most, heads.heads*heads.dim), rowStride(heads.heads * heads.dim)},
+		keys: floatRows{floats(most, heads.kvHeads*heads.dim), rowStride(heads.kvHeads * heads.dim)}}
+	blocks := ceil(most, heads.blockSize)
+	vectors, _ := heads.kvBytes(blocks, false)
+	layer := &kvLayer{keys: s.alloc(vectors), values: s.alloc(vectors)}
+	var pos, tokens, ids []int32
+	for i := range most {
+		pos, tokens = append(pos, int32(i)), append(tokens, int32(i%1000))
+	}
+	for i := range blocks {
+		ids = append(ids, int32(i))
+	}
+	step := &stepArrays{tokens: upload(s.rig, tokens), pos: upload(s.rig, pos), row: upload(s.rig, make([]int32, most)),
+		turn:   upload(s.rig, slices.Repeat([]float32{math.Sqrt2 / 2}, most*heads.dim)), // by 45 degrees, again and again
+		tables: []blockTable{{upload(s.rig, ids), blocks}}}
+	s.must(s.drv.SetAsync(plan.scratch, 0, uint64(expertScratch(up, down, most, topK)), s.q.stream))
+	for _, count := range counts {
+		plan.tokens, route.tokens, step.count = count, count, count
+		form := cost.Experts{Up: cost.Matrix{Format: cost.BF16, Rows: 2 * hidden, Cols: hidden}, Down: cost.Matrix{Format: cost.BF16, Rows: hidden, Cols: hidden}, Count: experts, TopK: topK}
+		layerWorks := form.Works(count, slices.Repeat(cost.Assigned{float64(count*topK) / float64(experts)}, experts))
+		shape := cost.Heads{Heads: heads.heads, KV: heads.kvHeads, Dim: heads.dim}
+		one := func(what string, w cost.Work, work func()) {
+			s.measure(w.Kernel, what, count, 0, w.Memory, w.FLOPs, func(int) { work() })
+		}
+		width, chosen := fmt.Sprint("width=", hidden), fmt.Sprintf("experts=%d topk=%d", experts, topK)
+		one(width, cost.Embed(cost.Matrix{Format: cost.BF16, Rows: 1024, Cols: hidden}, count), func() { s.q.embed(sum, rowStride(hidden), table[0], step.tokens, count) })
+		one(width, cost.AddNorm(hidden, count, false), func() { s.q.addNorm(dst, sum, add, weight, hidden, count, 1e-5) })
+		one(width, cost.AddNormExperts(hidden, topK, count), func() { s.q.addNormExperts(dst, sum, weight, plan.combined(), count, 1e-5) })
+		one(fmt.Sprintf("heads=%d kv=%d dim=%d", heads.heads, heads.kvHeads, heads.dim), shape.RotateStore(count), func() {
+			s.q.rotateAndStore(turn, turn.keys, layer, &heads, step)
+		})
+		one(chosen, cost.Route(experts, topK, count), func() { s.q.route(route) })
+		if count <= planTokens {
+			one(chosen, cost.RoutePlan(experts, topK, count), func() { s.q.routePlan(route, plan) })
+		}
+		one(chosen, layerWorks[0], func() { s.q.expertPlan(plan) })
+		one(chosen, layerWorks[3], func() { s.q.combine(plan.combined(), count) })
+	}
+}
+
+// timeSample times the choice of ids out of gpt-oss' vocabulary, the largest and by drawing from all, for
+// logits with a deviation of 3.
+func timeSample(t *testing.T, out *os.File) {
+	vocab, counts := 201088, []int{1, 16, 64}
+	if smallShapes() {
+		vocab, counts = 2100, []int{1}
+	}
+	for _, temperature := range []float32{0, 1} {
+		for _, rows := range counts {
+			t.Run(fmt.Sprint(temperature, rows), func(t *testing.T) {
+				watch := newStopwatch(t, out)
+				r := newSampleRigOn(watch.rig, vocab, model.Limits{MaxSeqs: rows, MaxTokens: rows, Depth: 1})
+				batch := &runner.Batch{}
+				for i := range rows {
+					batch.Tokens = append(batch.Tokens, 1)
+					batch.Rows = append(batch.Rows, runner.Row{Slot: i, Len: 1, Sample: true, Params: &sample.Params{Temperature: temperature, Seed: uint64(i)}})
+				}
+				r.start(batch)
+				stride := pad64(vocab)
+				logits := upload(watch.rig, normal(rand.New(rand.NewPCG(13, 14)), rows*stride, 3))
+				name := "sample greedy"
+				if temperature > 0 {
+					name = "sample drawn"
+				}
+				watch.measure(name, fmt.Sprint("vocab=", vocab), rows, 0, 4*float64(rows)*float64(vocab), 0, func(int) { r.sample(r.q, logits, stride, 0, rows) })
+			})
+		}
 	}
 }

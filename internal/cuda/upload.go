@@ -43,7 +43,7 @@ func (d *Device) uploadVector(w *weight, t *tensor.Tensor) (err error) {
 	if !t.DType.Numeric() {
 		return fmt.Errorf("tensor %q: %v elements are not numbers", t.Name, t.DType)
 	}
-	if w.vector, err = d.memory.card(int64(t.Elems()) * 4); err != nil || d.card == nil {
+	if w.vector, err = d.room(int64(t.Elems()) * 4); err != nil || d.card == nil {
 		return err
 	}
 	elems, cols := make([]float32, t.Elems()), t.Cols()
@@ -60,7 +60,7 @@ func (d *Device) uploadMatrix(w *weight, t *tensor.Tensor, use model.Use) error 
 	if err != nil {
 		return err
 	}
-	at, err := d.memory.card(packing.bytes())
+	at, err := d.room(packing.bytes())
 	if err != nil {
 		return err
 	}

@@ -29,22 +29,25 @@ const warpgroupStages = 8
 // warpgroups reports whether this card has products by warpgroups for a matrix.
 func (q *queue) warpgroups(w *matrix) bool { return q.hopper && w.format.warpgroups }
 
-// warpgroupTile returns the tokens of a tile of w by warpgroups, 0 where those are not the best or not
-// there. The largest tile reads weights least often, but all of the card needs blocks to do.
+// warpgroupTile returns the tokens of a tile of w by warpgroups, 0 where those of product are as fast or
+// faster. An H100 decided (docs/measurements): tiles of 128 tokens read weights least often, but most of
+// its multiprocessors need blocks to do; up to 64 tokens the weights decide, of which more than one tile
+// reads too much if they are many.
 func (q *queue) warpgroupTile(w *matrix, tokens int) int {
+	rows := ceil(w.groups(), prefillGroups)
 	switch {
 	case !q.warpgroups(w):
 		return 0
 	case q.tile > 0:
 		return q.tile
-	case tokens <= 64:
+	case tokens <= 32, tokens <= 64 && rows < largeCard, tokens <= 256 && rows*ceil(tokens, 32) < largeCard/2:
 		return 0
+	case tokens <= 64:
+		return 64
+	case rows*ceil(tokens, 128) < 80:
+		return 32
 	}
-	tile := 128
-	for tile > 32 && ceil(w.groups(), prefillGroups)*ceil(tokens, tile) < largeCard {
-		tile /= 2
-	}
-	return tile
+	return 128
 }
 
 // warpgroupProduct launches a product of rows of x for tiles of up to tile of them: 32, 64 or 128; see

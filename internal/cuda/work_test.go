@@ -146,7 +146,7 @@ func TestWorkExperts(t *testing.T) {
 // TestWorkRows: what is done to rows.
 func TestWorkRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
-	for _, width := range []int{1024, 2880} {
+	for _, width := range []int{1024, 2880, 5120} {
 		r := newRig(t)
 		const rows = 2
 		x, y, w := r.uploadRows(normal(rng, width*rows, 1), width), r.uploadRows(normal(rng, width*rows, 1), width), upload(r, normal(rng, width, 1))
@@ -158,6 +158,12 @@ func TestWorkRows(t *testing.T) {
 		})
 		what := fmt.Sprintf("width %d", width)
 		compareWork(t, what, counted, cost.AddNorm(width, rows, false), allowed{warp: 0.03})
+		for _, topK := range []int{4, 8} {
+			combine := &combineArgs{planes: upload(r, normal(rng, rows*topK*rowStride(width), 1)), weights: upload(r, normal(rng, rows*64, 1)),
+				planeStride: int32(rowStride(width)), weightStride: 64, width: int32(width), topK: int32(topK)}
+			counted := r.counted(func() { r.q.addNormExperts(d, x, w, combine, rows, 1e-5) })
+			compareWork(t, what, counted, cost.AddNormExperts(width, topK, rows), allowed{warp: 0.03})
+		}
 		compareWork(t, what, counted, cost.GLU(width, rows), allowed{warp: 0.03})
 		compareWork(t, what, counted, cost.Select(width, rows), allowed{warp: 0.05})
 	}
@@ -168,11 +174,24 @@ func TestWorkRows(t *testing.T) {
 		counted := r.counted(func() { r.q.embed(r.alloc(4*3*2880), 2880, table, upload(r, []int32{1, 2, 3}), 3) })
 		compareWork(t, string(f.format), counted, cost.Embed(cost.Matrix{Format: f.format, Rows: 32, Cols: 2880}, 3), allowed{sectors: 0.02, warp: 0.03})
 	}
-	for _, experts := range []int{32, 128} {
-		r := newRig(t)
-		x := r.uploadRows(normal(rng, experts*8, 1), experts)
-		counted := r.counted(func() { r.q.route(r.alloc(4*8*64), r.alloc(4*8*64), 64, x, rowStride(experts), 8, experts, 4, true) })
-		compareWork(t, fmt.Sprint(experts, " experts"), counted, cost.Route(experts, 4, 8), allowed{sectors: 0.05, warp: 0.03})
+	for _, experts := range []int{32, 128, 256} {
+		for _, tokens := range []int{1, 3, 8} {
+			r := newRig(t)
+			x := r.uploadRows(normal(rng, experts*8, 1), experts)
+			route := &routing{ids: r.alloc(4 * 8 * 64), weights: r.alloc(4 * 8 * 64), stride: 64, logits: floatRows{x, rowStride(experts)}, tokens: tokens, experts: experts, topK: 4, renorm: true}
+			shape := &matrix{experts: experts, rows: 128, cols: 64}
+			plan := &expertArgs{tokens: tokens, topK: 4, up: shape, down: shape}
+			plan.scratch = r.alloc(expertScratch(shape, shape, tokens, 4))
+			counted := r.counted(func() {
+				r.q.route(route)
+				r.q.routePlan(route, plan)
+			})
+			what := fmt.Sprint(experts, " experts, ", tokens, " tokens")
+			if tokens == 8 { // where experts lie in sectors is chance
+				compareWork(t, what, counted, cost.Route(experts, 4, tokens), allowed{sectors: 0.05, warp: 0.03})
+			}
+			compareWork(t, what, counted, cost.RoutePlan(experts, 4, tokens), allowed{sectors: 0.15, warp: 0.06, shared: 0.15})
+		}
 	}
 }
 
@@ -212,27 +231,36 @@ func TestWorkAttend(t *testing.T) {
 				}
 				compareWork(t, fmt.Sprintf("%v, %v", &c, span), counted, w, most)
 			}
-			compareWork(t, fmt.Sprintf("%v, %v", &c, span), counted, heads.Store(span[0]*span[2]), allowed{sectors: 0.1, warp: 0.15})
 		}
 	}
 }
 
-// TestWorkRotate: rotation with and without norms.
+// TestWorkRotate: rotation with and without norms, and the store of what it makes.
 func TestWorkRotate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
-	for _, dim := range []int{64, 128} {
+	for i, dim := range []int{64, 64, 128, 128} {
 		for _, norm := range []bool{false, true} {
-			r := newRig(t)
+			r, codes := newRig(t), i%2 == 1
 			h := headShape{heads: 8, kvHeads: 2, dim: dim, blockSize: 16}
 			const tokens = 3
-			q, k, turn := r.uploadRows(normal(rng, tokens*8*dim, 1), 8*dim), r.uploadRows(normal(rng, tokens*2*dim, 1), 2*dim), upload(r, normal(rng, tokens*dim, 1))
-			var weight driver.Ptr
-			if norm {
-				weight = upload(r, normal(rng, dim, 1))
+			rows := func(heads int) floatRows {
+				return floatRows{r.uploadRows(normal(rng, tokens*heads*dim, 1), heads*dim), heads * dim}
 			}
-			counted := r.counted(func() { r.q.rotate(q, k, weight, weight, &h, &stepArrays{count: tokens, turn: turn}, 1e-6) })
-			heads := cost.Heads{Heads: 8, KV: 2, Dim: dim, Norm: norm}
-			compareWork(t, fmt.Sprint(dim, norm), counted, heads.Rotate(tokens), allowed{sectors: 0.02, warp: 0.05})
+			turn := rotation{queries: rows(8), keys: rows(2), eps: 1e-6}
+			if norm {
+				turn.qNorm = upload(r, normal(rng, dim, 1))
+				turn.kNorm = turn.qNorm
+			}
+			vectors, scales := h.kvBytes(4, codes)
+			layer := &kvLayer{keys: r.alloc(vectors), values: r.alloc(vectors)}
+			if codes {
+				layer.keyScales, layer.valueScales = r.alloc(scales), r.alloc(scales)
+			}
+			step := &stepArrays{count: tokens, turn: upload(r, normal(rng, tokens*dim, 1)), pos: upload(r, []int32{3, 4, 5}), row: upload(r, []int32{0, 0, 0}),
+				tables: []blockTable{{upload(r, []int32{2}), 1}}}
+			counted := r.counted(func() { r.q.rotateAndStore(turn, rows(2), layer, &h, step) })
+			heads := cost.Heads{Heads: 8, KV: 2, Dim: dim, Norm: norm, Codes: codes}
+			compareWork(t, fmt.Sprint(dim, norm, codes), counted, heads.RotateStore(tokens), allowed{sectors: 0.02, warp: 0.05})
 		}
 	}
 }

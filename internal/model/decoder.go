@@ -10,12 +10,13 @@ import (
 
 // A layer is the parameters of one layer.
 type layer struct {
-	attnNorm, q, k, v, o, ffnNorm Weight
-	qBias, kBias, vBias, oBias    Weight // nil = none
-	qNorm, kNorm, sinks           Weight // nil = none
-	router, routerBias            Weight
-	up, upBias, down, downBias    Weight // up holds gate and up rows interleaved
-	dense                         bool
+	qkv, qkvBias               []Weight // of queries, keys and values; biases nil = none
+	attnNorm, o, oBias         Weight   // oBias nil = none
+	qNorm, kNorm, sinks        Weight   // nil = none
+	ffnNorm                    Weight
+	router, routerBias         Weight
+	up, upBias, down, downBias Weight // up holds gate and up rows interleaved
+	dense                      bool
 }
 
 // A decoder is the runner of every family: forward on the buffers of one device. It is used by
@@ -29,12 +30,13 @@ type decoder struct {
 	layers            []layer
 
 	hidden, normed, delta Buf // [T,H] residual stream, its norm, what the next norm adds
-	q, attended           Buf // [T,QDim]
-	k, v                  Buf // [T,KVDim]
+	attended              Buf // [T,QDim]
 	gateUp, inner         Buf // [T,2·inner], [T,inner] dense layers
 	router, ids, weights  Buf // [T,experts], [T,topK], [T,topK]
 	picked, logits        Buf // [R,H], [R,Vocab]
 	part                  int // R: tokens whose logits are computed at a time
+
+	qkv []Buf // [T,QDim], [T,KVDim], [T,KVDim]
 
 	flight int   // launched and uncollected steps
 	taps   *taps // what a head reads; nil = there is none
@@ -107,16 +109,44 @@ func (u *uploader) weight(name string, use Use) Weight {
 	return weight
 }
 
+// beside uploads parameters that are multiplied together, one after the other.
+func (u *uploader) beside(prefix string, use Use, parts ...string) []Weight {
+	var together []tensor.Tensor
+	for _, part := range parts {
+		if param, ok := u.params[prefix+part]; ok {
+			together = append(together, param)
+		}
+	}
+	if u.err == nil && len(together) == len(parts) {
+		if u.err = u.dev.Beside(together, use); u.err != nil {
+			u.err = fmt.Errorf("tensor %q and its neighbours: %w", together[0].Name, u.err)
+		}
+	}
+	weights := make([]Weight, len(parts))
+	for i, part := range parts {
+		weights[i] = u.weight(prefix+part, use)
+	}
+	return weights
+}
+
 // buf allocates a buffer; of width 0, which the model has no use for, none.
 func (u *uploader) buf(rows, width int) Buf {
-	if u.err != nil || width == 0 {
+	if width == 0 {
 		return nil
 	}
-	b, err := u.dev.Alloc(rows, width)
-	if err != nil {
-		u.err = fmt.Errorf("activation buffer of %d x %d: %w", rows, width, err)
+	return u.bufs(rows, width)[0]
+}
+
+// bufs allocates buffers that are written together.
+func (u *uploader) bufs(rows int, widths ...int) []Buf {
+	if u.err == nil {
+		bufs, err := u.dev.Alloc(rows, widths...)
+		if err == nil {
+			return bufs
+		}
+		u.err = fmt.Errorf("activation buffers of %d x %d: %w", rows, widths, err)
 	}
-	return b
+	return make([]Buf, len(widths))
 }
 
 // upload uploads all parameters, layer by layer; those the model lacks become nil.
@@ -133,8 +163,8 @@ func (d *decoder) upload(u *uploader) {
 		vector := func(part string) Weight { return u.weight(prefix+part, AsVector) }
 		d.layers[number] = layer{
 			attnNorm: vector("attn_norm"), ffnNorm: vector("ffn_norm"),
-			q: matrix("q"), k: matrix("k"), v: matrix("v"), o: matrix("o"),
-			qBias: vector("q_bias"), kBias: vector("k_bias"), vBias: vector("v_bias"), oBias: vector("o_bias"),
+			qkv: u.beside(prefix, AsMatrix, "q", "k", "v"), qkvBias: u.beside(prefix, AsVector, "q_bias", "k_bias", "v_bias"),
+			o: matrix("o"), oBias: vector("o_bias"),
 			qNorm: vector("q_norm"), kNorm: vector("k_norm"), sinks: vector("sinks"),
 			router: matrix("router"), routerBias: vector("router_bias"),
 			up: matrix("up"), upBias: vector("up_bias"), down: matrix("down"), downBias: vector("down_bias"),
@@ -152,8 +182,7 @@ func (d *decoder) upload(u *uploader) {
 func (d *decoder) alloc(u *uploader, lim Limits) {
 	spec, tokens := d.spec, lim.MaxTokens
 	d.hidden, d.normed, d.delta = u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden)
-	d.q, d.attended = u.buf(tokens, spec.QDim()), u.buf(tokens, spec.QDim())
-	d.k, d.v = u.buf(tokens, spec.KVDim()), u.buf(tokens, spec.KVDim())
+	d.qkv, d.attended = u.bufs(tokens, spec.QDim(), spec.KVDim(), spec.KVDim()), u.buf(tokens, spec.QDim())
 	inner := spec.FFN.DenseInner
 	if spec.FFN.Experts == 0 {
 		inner = spec.FFN.Inner
@@ -170,17 +199,16 @@ func (d *decoder) alloc(u *uploader, lim Limits) {
 func (d *decoder) forward(wanted int) {
 	dev := d.dev
 	dev.Embed(d.hidden, d.embed)
+	q, k, v := d.qkv[0], d.qkv[1], d.qkv[2]
 	delta := Buf(nil) // nothing to add before the first layer
 	for i := range d.layers {
 		layer := &d.layers[i]
 		dev.AddNorm(d.normed, d.hidden, delta, layer.attnNorm)
 		d.taps.at(i, d.hidden)
-		dev.Linear(d.q, d.normed, layer.q, layer.qBias)
-		dev.Linear(d.k, d.normed, layer.k, layer.kBias)
-		dev.Linear(d.v, d.normed, layer.v, layer.vBias)
-		dev.Rotate(d.q, d.k, layer.qNorm, layer.kNorm)
-		dev.Store(i, d.k, d.v)
-		dev.Attend(d.attended, d.q, i, layer.sinks)
+		dev.Linears(d.qkv, d.normed, layer.qkv, layer.qkvBias)
+		dev.Rotate(q, k, layer.qNorm, layer.kNorm)
+		dev.Store(i, k, v)
+		dev.Attend(d.attended, q, i, layer.sinks)
 		dev.Linear(d.delta, d.attended, layer.o, layer.oBias)
 		dev.AddNorm(d.normed, d.hidden, d.delta, layer.ffnNorm)
 		if layer.dense {

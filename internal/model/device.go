@@ -91,8 +91,14 @@ func (l *Limits) Check(s *Spec) error {
 // computed R at a time, as many as the buffer of logits holds.
 type Device interface {
 	Name() string
-	Alloc(rows, width int) (Buf, error)              // float32 [rows, width] or what the device prefers
+	// Alloc allocates buffers, float32 [rows, width] or what the device prefers, one for each width. Several
+	// are for one Linears to write, then Rotate, Store and Attend to read: a device may lay their rows side
+	// by side, and need not let other operations have them.
+	Alloc(rows int, widths ...int) ([]Buf, error)
 	Upload(t tensor.Tensor, use Use) (Weight, error) // the device picks its own layout
+	// Beside announces the parameters of the next calls of Upload, in their order: Linears will take them
+	// together. A device may lay them one behind the other; it reads their types and shapes only.
+	Beside(t []tensor.Tensor, use Use) error
 	Begin(b *runner.Batch) error
 	End() error                    // enqueue the copy of results
 	Wait() (*runner.Result, error) // oldest ended step
@@ -101,6 +107,7 @@ type Device interface {
 	Embed(dst Buf, table Weight)                // dst [T,H]
 	AddNorm(dst, sum, x Buf, w Weight)          // sum += x (x may be nil); dst = rmsnorm(sum)·w; all [T,H]
 	Linear(dst, x Buf, w, bias Weight)          // dst [rows,out] = x [rows,in]·wᵀ + bias (bias may be nil)
+	Linears(dst []Buf, x Buf, w, bias []Weight) // Linear of the same x with each w, each bias (may be nil), into each dst
 	Rotate(q, k Buf, qNorm, kNorm Weight)       // per head: optional rmsnorm (nil = none), then RoPE at each token's position
 	Store(layer int, k, v Buf)                  // into the blocks of the step
 	Attend(dst, q Buf, layer int, sinks Weight) // paged, causal, windowed where the layer says so; sinks may be nil

@@ -142,22 +142,24 @@ type Head struct {
 	fc, inputNorm                       Weight // nil = none
 	featureNorms                        []Weight
 	attnNorm, hiddenNorm, ffnNorm, norm Weight
-	q, k, v, o, up, down                Weight
+	qkv, qkvBias                        []Weight // of queries, keys and values; the biases are nil
+	o, up, down                         Weight
 	source                              *taps
 
-	feature, featureNormed          Buf // [T,Target] with NormFeatures
-	taken, takenNormed              Buf // [T,features·Target]
-	token, tokenNormed              Buf // [T,H] embedding
-	state, stateNormed              Buf // [T,H] feature, then residual stream
-	both                            Buf // [T,2H]
-	queries, attended, keys, values Buf
-	normed, delta, gateUp, inner    Buf
-	made                            Buf // [R,H] next features
-	picked, logits                  Buf
-	part                            int // R
-	places                          []int32
-	own                             bool
-	flight                          bool
+	feature, featureNormed       Buf   // [T,Target] with NormFeatures
+	taken, takenNormed           Buf   // [T,features·Target]
+	token, tokenNormed           Buf   // [T,H] embedding
+	state, stateNormed           Buf   // [T,H] feature, then residual stream
+	both                         Buf   // [T,2H]
+	projected                    []Buf // [T,QDim], [T,KVDim], [T,KVDim]
+	attended                     Buf   // [T,QDim]
+	normed, delta, gateUp, inner Buf
+	made                         Buf // [R,H] next features
+	picked, logits               Buf
+	part                         int // R
+	places                       []int32
+	own                          bool
+	flight                       bool
 }
 
 // NewHead uploads the parameters of a head to dev. Beside a target it computes after Follow. The head
@@ -184,7 +186,8 @@ func (h *Head) upload(u *uploader) {
 		h.featureNorms = append(h.featureNorms, vector("fc_norm."+strconv.Itoa(feature)))
 	}
 	h.attnNorm, h.hiddenNorm, h.ffnNorm, h.norm = vector("attn_norm"), vector("hidden_norm"), vector("ffn_norm"), vector("norm")
-	h.q, h.k, h.v, h.o, h.up, h.down = matrix("q"), matrix("k"), matrix("v"), matrix("o"), matrix("up"), matrix("down")
+	h.qkv, h.qkvBias = u.beside("", AsMatrix, "q", "k", "v"), make([]Weight, 3)
+	h.o, h.up, h.down = matrix("o"), matrix("up"), matrix("down")
 }
 
 // alloc makes the activation buffers.
@@ -202,7 +205,7 @@ func (h *Head) alloc(u *uploader, lim Limits) {
 	}
 	h.token, h.tokenNormed, h.state, h.stateNormed = u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden)
 	h.both, h.normed, h.delta = u.buf(tokens, 2*spec.Hidden), u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden)
-	h.queries, h.attended, h.keys, h.values = u.buf(tokens, spec.QDim()), u.buf(tokens, spec.QDim()), u.buf(tokens, spec.KVDim()), u.buf(tokens, spec.KVDim())
+	h.projected, h.attended = u.bufs(tokens, spec.QDim(), spec.KVDim(), spec.KVDim()), u.buf(tokens, spec.QDim())
 	h.gateUp, h.inner = u.buf(tokens, 2*spec.FFN.Inner), u.buf(tokens, spec.FFN.Inner)
 	h.part = lim.Outputs()
 	h.made, h.picked, h.logits = u.buf(lim.MaxSeqs, spec.Hidden), u.buf(h.part, spec.Hidden), u.buf(h.part, h.spec.Out)
@@ -249,12 +252,10 @@ func (h *Head) forward(wanted int) {
 	if h.spec.NormBeforeResidual {
 		stream = h.stateNormed
 	}
-	dev.Linear(h.queries, h.both, h.q, nil)
-	dev.Linear(h.keys, h.both, h.k, nil)
-	dev.Linear(h.values, h.both, h.v, nil)
-	dev.Rotate(h.queries, h.keys, nil, nil)
-	dev.Store(0, h.keys, h.values)
-	dev.Attend(h.attended, h.queries, 0, nil)
+	dev.Linears(h.projected, h.both, h.qkv, h.qkvBias)
+	dev.Rotate(h.projected[0], h.projected[1], nil, nil)
+	dev.Store(0, h.projected[1], h.projected[2])
+	dev.Attend(h.attended, h.projected[0], 0, nil)
 	dev.Linear(h.delta, h.attended, h.o, nil)
 	dev.AddNorm(h.normed, stream, h.delta, h.ffnNorm)
 	dev.Linear(h.gateUp, h.normed, h.up, nil)

@@ -124,7 +124,7 @@ func shapes() (all []Record) {
 	}
 	for _, n := range []int{1, 64, 1024, 8192} {
 		add("add_norm", "width=2880", n)
-		add("rotate", "heads=64 kv=8 dim=64", n)
+		add("rotate_store", "heads=64 kv=8 dim=64", n)
 		add("route", "experts=32 topk=4", n)
 	}
 	for _, n := range []int{1, 8, 32} {
@@ -201,19 +201,19 @@ func TestReadRecords(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                      "first line",
 		"card,kernel,tokens,us": `no column "shape"`,
-		head + "H100,linear_mxfp4_8,rows=64 cols=64,1,0\n":                   "line 2: 0 us",
-		head + "H100,linear_mxfp4_8,rows=64 cols=64,x,1\n":                   "line 2",
-		head + "H100,linear_mxfp4_8,rows=64,1,1\n":                           "cols=NUMBER expected",
-		head + "H100,linear_mxfp4_8,rows=64 cols=x,1,1\n":                    "cols=x",
-		head + "H100,linear_mxfp4_8,rows=64 cols=64,9,1\n":                   "linear_mxfp4_16",
-		head + "H100,linear_q3_8,rows=64 cols=64,9,1\n":                      "linear_q3_8",
-		head + "H100,warp_drive,width=64,1,1\n":                              "warp_drive",
-		head + "H100,add_norm,width=64,0,1\n":                                "0 tokens",
-		head + "H100,attend_64_bf16,heads=8 kv=2 dim=512 context=9,1,1\n":    "128 elements",
-		head + "H100,attend_128_bf16,heads=8 kv=2 dim=64 context=9,1,1\n":    "attend_64_bf16",
-		head + "H100,up_mxfp4_8,hidden=64 inner=64 experts=4,1,1\n":          "topk=NUMBER",
-		head + "H100,add_norm,width=64,1,1\nH100,add_norm,width=64,1\n":      "line 3",
-		head + "H100,store,heads=8 kv=2 dim=64,1,1\nH100,select_rows,,1,1\n": "width=NUMBER",
+		head + "H100,linear_mxfp4_8,rows=64 cols=64,1,0\n":                          "line 2: 0 us",
+		head + "H100,linear_mxfp4_8,rows=64 cols=64,x,1\n":                          "line 2",
+		head + "H100,linear_mxfp4_8,rows=64,1,1\n":                                  "cols=NUMBER expected",
+		head + "H100,linear_mxfp4_8,rows=64 cols=x,1,1\n":                           "cols=x",
+		head + "H100,linear_mxfp4_8,rows=64 cols=64,9,1\n":                          "linear_mxfp4_16",
+		head + "H100,linear_q3_8,rows=64 cols=64,9,1\n":                             "linear_q3_8",
+		head + "H100,warp_drive,width=64,1,1\n":                                     "warp_drive",
+		head + "H100,add_norm,width=64,0,1\n":                                       "0 tokens",
+		head + "H100,attend_64_bf16,heads=8 kv=2 dim=512 context=9,1,1\n":           "128 elements",
+		head + "H100,attend_128_bf16,heads=8 kv=2 dim=64 context=9,1,1\n":           "attend_64_bf16",
+		head + "H100,up_mxfp4_8,hidden=64 inner=64 experts=4,1,1\n":                 "topk=NUMBER",
+		head + "H100,add_norm,width=64,1,1\nH100,add_norm,width=64,1\n":             "line 3",
+		head + "H100,rotate_store,heads=8 kv=2 dim=64,1,1\nH100,select_rows,,1,1\n": "width=NUMBER",
 	} {
 		if _, err := ReadRecords(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)

@@ -66,7 +66,7 @@ func expected(means Assigned, tokens, tile int) (c cover, used float64) {
 	return c, used
 }
 
-// Works are the four kernels of a layer's experts for so many tokens.
+// Works are the kernels of a layer's experts for so many tokens: the plan, the products, the sum.
 func (e *Experts) Works(tokens int, means Assigned) []Work {
 	if tokens > expertPiece { // in pieces, of which the last may be smaller
 		var all []Work
@@ -83,6 +83,13 @@ func (e *Experts) Works(tokens int, means Assigned) []Work {
 	tile := e.tile(tokens)
 	cover, used := expected(means, tokens, tile)
 	return e.works(tokens, tile, cover, used)
+}
+
+// planned reports whether a step so large has its plan made as experts are chosen, normed whether the norm
+// behind sums up what they made.
+func (e *Experts) planned(tokens int) bool { return tokens <= planTokens }
+func (e *Experts) normed(tokens int) bool {
+	return tokens <= expertPiece && (e.TopK == 4 || e.TopK == 8) && e.Down.Rows%4 == 0
 }
 
 func (e *Experts) works(tokens, tile int, c cover, used float64) []Work {
@@ -107,7 +114,7 @@ func (e *Experts) gather(w *Work, m *Matrix, tile int, c cover, bias float64) {
 	if tile == 128 {
 		loads = c.tiles * 4 * warps
 	} else {
-		w.Warp += w.Blocks * warps * float64(tile) * 5
+		w.Warp += w.Blocks * warps * float64(tile) * 4.5 // places in the order
 	}
 	live := c.pairs
 	if w.Kernel[0] == 'u' {
@@ -121,16 +128,19 @@ func (e *Experts) gather(w *Work, m *Matrix, tile int, c cover, bias float64) {
 	w.Trips += 2 // tile, then place
 }
 
-// plan is experts_plan: a block per expert reads all choices twice.
+// plan is experts_plan: a block per expert reads all choices, of many tokens twice.
 func (e *Experts) plan(tokens int) Work {
-	blocks, assignments := float64(e.Count), float64(tokens*e.TopK)
-	rounds := math.Max(math.Ceil(assignments/256), math.Min(assignments/8, 1))
-	if assignments < 8 {
-		rounds = assignments / 8
+	blocks, n, assignments := float64(e.Count), float64(tokens), float64(tokens*e.TopK)
+	few, again := math.Min(assignments, 32), math.Max(assignments-8192, 0)
+	each := assignments / blocks
+	reads := math.Max(few, n)
+	if again > 0 {
+		reads *= 2
 	}
-	return Work{Kernel: "experts_plan", Blocks: blocks, Threads: 256, Registers: registersOf["experts_plan"], SharedBytes: 4*e.Count + 32,
-		Warp: blocks * (1370 + 472*rounds), Sectors: blocks * (2*float64(tokens) + assignments/10 + math.Min(1.5*assignments, 12)), Shared: blocks * (50 + 3*rounds),
-		Memory: float64(tokens)*4*float64(e.TopK) + 8*assignments, Trips: 3 + 2*rounds}
+	return Work{Kernel: "experts_plan", Blocks: blocks, Threads: 1024, Registers: registersOf["experts_plan"], SharedBytes: 4*e.Count + 128,
+		Warp:    blocks * (4830 + 44*few + 1.35*(assignments-few) + 1.1*again),
+		Sectors: blocks * (reads + math.Min(each, 32) + math.Max(each-32, 0)/8 + math.Min(each, 1)), Shared: blocks * (86 + 0.35*blocks + 0.9*few + 0.032*assignments),
+		Memory: n*4*float64(e.TopK) + 8*assignments, Trips: 3}
 }
 
 // combine is experts_combine: weights times planes, added up.
@@ -138,9 +148,14 @@ func (e *Experts) combine(tokens int) Work {
 	width, topK, rows := float64(e.Down.Rows), float64(e.TopK), float64(tokens)
 	parts := math.Ceil(width / 512)
 	lines := math.Ceil(width / 32)
-	return Work{Kernel: "experts_combine", Blocks: rows * parts, Threads: 128, Registers: registersOf["experts_combine"],
+	work := Work{Kernel: "experts_combine", Blocks: rows * parts, Threads: 128, Registers: registersOf["experts_combine"],
 		Warp: rows * (39*4*parts + lines*(11+9*topK)), Sectors: rows * (lines*4*(topK+1) + 2*lines), Memory: rows * 4 * width * (topK + 1),
-		Trips: 3, FLOPs: rows * 2 * width * topK}
+		Trips: 2, FLOPs: rows * 2 * width * topK}
+	if (e.TopK == 4 || e.TopK == 8) && e.Down.Rows%4 == 0 { // 4 columns a thread; lanes behind the width read the begin of a row
+		work.Warp = rows * 4 * parts * (49.5 + 6.25*topK)
+		work.Sectors = rows * ((topK+1)*math.Ceil(width/8) + parts*topK + topK*(4*parts-math.Floor(width/128)))
+	}
+	return work
 }
 
 // WorksOf are the four kernels where the number of tokens of each expert is known.

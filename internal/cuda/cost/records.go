@@ -131,9 +131,10 @@ func (s *shapeOf) get(key string) int {
 //	linear_FORMAT_TILE               rows cols
 //	up_FORMAT_TILE, down_…, experts_ hidden inner experts topk; tokens are spread over experts evenly
 //	add_norm, glu, select_rows       width
+//	add_norm_experts_TOPK            width
 //	embed_FORMAT                     rows cols
-//	route                            experts topk
-//	rotate, store                    heads kv dim
+//	route, route_plan                experts topk
+//	rotate_store                     heads kv dim
 //	attend_…                         heads kv dim context, and window where there is one: tokens are the rows of
 //	                                 one token each
 //	attend_prefill_…                 the same: one row of so many tokens behind context others
@@ -177,14 +178,14 @@ func (s *shapeOf) works(kernel string, tokens int) []Work {
 	case first == "embed" && known:
 		return []Work{Embed(Matrix{format, s.get("rows"), s.get("cols")}, tokens)}
 	case first == "add":
-		return []Work{AddNorm(s.get("width"), tokens, false)}
+		return []Work{AddNorm(s.get("width"), tokens, false), AddNormExperts(s.get("width"), 4, tokens), AddNormExperts(s.get("width"), 8, tokens)}
 	case first == "glu":
 		return []Work{GLU(s.get("width"), tokens)}
 	case first == "select":
 		return []Work{Select(s.get("width"), tokens)}
 	case first == "route":
-		return []Work{Route(s.get("experts"), s.get("topk"), tokens)}
-	case first == "rotate", first == "store", first == "attend":
+		return []Work{Route(s.get("experts"), s.get("topk"), tokens), RoutePlan(s.get("experts"), s.get("topk"), min(tokens, planTokens))}
+	case first == "rotate", first == "attend":
 		return s.attention(kernel, tokens)
 	}
 	return nil
@@ -208,7 +209,7 @@ func (s *shapeOf) attention(kernel string, tokens int) []Work {
 		return nil
 	}
 	if !strings.HasPrefix(kernel, "attend") {
-		return []Work{h.Rotate(tokens), h.Store(tokens)}
+		return []Work{h.RotateStore(tokens)}
 	}
 	rows := []Row{{s.values["context"], tokens}}
 	if !strings.HasPrefix(kernel, "attend_prefill") {

@@ -67,10 +67,14 @@ func (m *Model) Launches(s Step) (all []Launch) {
 	query, kv := m.Heads.Heads*m.Heads.Dim, m.Heads.KV*m.Heads.Dim
 	dense := func(rows, cols int, bias bool) Work { return Linear(Matrix{m.Dense, rows, cols}, bias, tokens) }
 	add(Others, 1, Embed(Matrix{m.Table, m.Vocab, m.Hidden}, tokens), AddNorm(m.Hidden, tokens, true))
-	add(Others, 2*layers, AddNorm(m.Hidden, tokens, false))
-	add(Projections, layers, dense(query, m.Hidden, m.Bias))
-	add(Projections, 2*layers, dense(kv, m.Hidden, m.Bias))
-	add(Others, layers, m.Heads.Rotate(tokens), m.Heads.Store(tokens))
+	add(Others, layers, AddNorm(m.Hidden, tokens, false)) // behind attention
+	if query%16 == 0 && kv%16 == 0 {                      // one behind the other
+		add(Projections, layers, dense(query+2*kv, m.Hidden, m.Bias))
+	} else {
+		add(Projections, layers, dense(query, m.Hidden, m.Bias))
+		add(Projections, 2*layers, dense(kv, m.Hidden, m.Bias))
+	}
+	add(Others, layers, m.Heads.RotateStore(tokens))
 	perWindow := m.perWindow()
 	for _, window := range slices.Sorted(maps.Keys(perWindow)) {
 		add(Attention, perWindow[window], m.Heads.Attend(s.Rows, window)...)
@@ -78,19 +82,12 @@ func (m *Model) Launches(s Step) (all []Launch) {
 	add(Projections, layers, dense(m.Hidden, query, m.Bias))
 	if e := m.Experts; e != nil {
 		add(Projections, layers, Linear(Matrix{m.Router, e.Count, m.Hidden}, m.Bias, tokens))
-		add(Others, layers, Route(e.Count, e.TopK, tokens))
-		works := e.Works(tokens, m.assigned(&s, tokens))
-		for i, w := range works {
-			part := Others
-			if i%4 == 1 || i%4 == 2 {
-				part = ExpertProducts
-			}
-			add(part, layers, w)
-		}
+		m.experts(e, tokens, &s, func(part Part, w Work) { add(part, layers, w) })
 	} else {
 		add(Projections, layers, dense(2*m.Inner, m.Hidden, false))
 		add(Others, layers, GLU(m.Inner, tokens))
 		add(Projections, layers, dense(m.Hidden, m.Inner, false))
+		add(Others, layers, AddNorm(m.Hidden, tokens, false))
 	}
 	if s.Sampled > 0 {
 		add(Others, 1, Select(m.Hidden, s.Sampled))
@@ -98,6 +95,30 @@ func (m *Model) Launches(s Step) (all []Launch) {
 		add(Others, 1, Sample(m.Vocab, s.Sampled, s.Drawn)...)
 	}
 	return all
+}
+
+// experts are the kernels of a layer of experts from the choice to the norm behind, of which some do what
+// others do alone.
+func (m *Model) experts(e *Experts, tokens int, s *Step, add func(Part, Work)) {
+	if e.planned(tokens) {
+		add(Others, RoutePlan(e.Count, e.TopK, tokens))
+	} else {
+		add(Others, Route(e.Count, e.TopK, tokens))
+	}
+	for i, w := range e.Works(tokens, m.assigned(s, tokens)) {
+		switch {
+		case i%4 == 1 || i%4 == 2:
+			add(ExpertProducts, w)
+		case i == 0 && e.planned(tokens), i == 3 && e.normed(tokens):
+		default:
+			add(Others, w)
+		}
+	}
+	if e.normed(tokens) {
+		add(Others, AddNormExperts(m.Hidden, e.TopK, tokens))
+	} else {
+		add(Others, AddNorm(m.Hidden, tokens, false))
+	}
 }
 
 // perWindow counts the layers of each window.

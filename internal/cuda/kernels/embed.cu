@@ -49,16 +49,16 @@ __device__ __forceinline__ float2 pair<Q8>(const uint8_t* unit, int row, int p) 
   return make_float2((float)(int8_t)(two & 0xff) * factor, (float)(int8_t)(two >> 8) * factor);
 }
 
-// embed: one block per token, a thread takes two neighbours at a time.
+// embed: the grid is (tokens, parts of 256 columns); a thread has two neighbours.
 template <class Weights>
 __device__ __forceinline__ void embed(const EmbedArgs& a) {
+  const int i = blockIdx.y * blockDim.x + threadIdx.x;
+  if (i >= a.units * 32) return;
   int row = a.ids[blockIdx.x];
   const uint8_t* group = a.weights + (size_t)(row >> 4) * a.units * Weights::BYTES;
   float lift = a.lift ? a.lift[row] : 1.0f;
-  for (int i = threadIdx.x; i < a.units * 32; i += blockDim.x) {
-    float2 two = pair<Weights>(group + (size_t)(i >> 5) * Weights::BYTES, row & 15, i & 31);
-    *(float2*)(a.dst + (size_t)blockIdx.x * a.stride + 2 * i) = make_float2(two.x * lift, two.y * lift);
-  }
+  float2 two = pair<Weights>(group + (size_t)(i >> 5) * Weights::BYTES, row & 15, i & 31);
+  *(float2*)(a.dst + (size_t)blockIdx.x * a.stride + 2 * i) = make_float2(two.x * lift, two.y * lift);
 }
 
 extern "C" __global__ void __launch_bounds__(128) embed_mxfp4(const EmbedArgs a) { embed<Mxfp4>(a); }

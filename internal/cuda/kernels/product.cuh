@@ -113,8 +113,10 @@ __device__ __forceinline__ void put_sums(float* to, int token, const float (&sum
 
 // store_sums finishes and stores what put_sums has written for TOKENS tokens and parts groups: first,
 // first + step, and so on. Each group has one array for each of its chunks, which are added ascending.
-template <int MODE, int TOKENS>
-__device__ __forceinline__ void store_sums(const ProductArgs& a, const Tile& tile, const float* sums, int parts, int chunks, int first, int step) {
+template <class Weights, int MODE, int TOKENS>
+__device__ __forceinline__ void store_sums(const ProductArgs& args, const Tile& tile, const float* sums, int parts, int chunks, int first, int step) {
+  ProductArgs a = args;
+  if (!Weights::LIFTED) a.lift = nullptr;
   constexpr int ROWS = MODE == UP ? 8 : 16;  // of a group: pairs, or rows
   for (int i = threadIdx.x; i < parts * ROWS * TOKENS; i += blockDim.x) {
     const int row = i % ROWS, token = i / ROWS % TOKENS, part = i / (ROWS * TOKENS), group = first + part * step;
@@ -259,7 +261,7 @@ __device__ __forceinline__ void product_decode(const ProductArgs& a) {
 #pragma unroll
   for (int g = 0; g < GROUPS; g++) put_sums<COLUMNS>(partials + ((member * GROUPS + g) * a.chunks + chunk) * 16 * TOKENS, 0, sums[g]);
   __syncthreads();
-  store_sums<MODE, TOKENS>(a, tile, partials, members * GROUPS, a.chunks, first, 1);
+  store_sums<Weights, MODE, TOKENS>(a, tile, partials, members * GROUPS, a.chunks, first, 1);
 }
 
 constexpr int PREFILL_TOKENS = 128, PREFILL_GROUPS = 8, PREFILL_STAGES = 3;
@@ -359,6 +361,6 @@ __device__ __forceinline__ void product_prefill(const ProductArgs& a) {
     __syncthreads();  // what was there is not needed any more
     put_sums<8>(partials + (warp & 3) * 16 * PREFILL_TOKENS, column, totals[g]);
     __syncthreads();
-    store_sums<MODE, PREFILL_TOKENS>(a, tile, partials, 4, 1, first_group + g, 2);
+    store_sums<Weights, MODE, PREFILL_TOKENS>(a, tile, partials, 4, 1, first_group + g, 2);
   }
 }

@@ -2,6 +2,7 @@
 // at a multiple of 128 bytes. The tail of a bf16 row, from its width to its stride, is zero, since
 // products read it; the tail of a float32 row is nobody's and is never read.
 #include "common.cuh"
+#include "planes.cuh"
 
 constexpr uint32_t ALL_LANES = 0xffffffffu;
 
@@ -20,103 +21,94 @@ extern "C" __global__ void __launch_bounds__(128) narrow(const NarrowArgs a) {
 
 struct AddNormArgs {
   bf16* dst;
-  float* sum;       // residual stream, changed in place
-  const float* add; // null = nothing to add
+  float* sum;          // residual stream, changed in place
+  const float* add;    // null = nothing to add
   const float* weight; // [width]
+  const float* planes; // [rows · experts of each][plane_stride]: what is to be added, of each expert
+  const float* shares; // [rows][share_stride]: the weights of experts
   int32_t width, stride; // the stride holds for dst, sum and add
+  int32_t plane_stride, share_stride;
   float eps;
   int32_t unused;
 };
 
-constexpr int NORM_THREADS = 256;
-constexpr int NORM_STEP = NORM_THREADS * 4; // elements that a block takes at once
-constexpr int NORM_KEPT = 8;                // groups of 4 that a thread keeps in registers: 8,192 elements in all
-
-// added returns 4 elements of the residual row plus what is to be added, and keeps them there.
-__device__ __forceinline__ float4 added(float* sum, const float* add, int i) {
-  float4 v = *reinterpret_cast<const float4*>(sum + i);
-  if (add) {
-    float4 d = *reinterpret_cast<const float4*>(add + i);
-    v = make_float4(v.x + d.x, v.y + d.y, v.z + d.z, v.w + d.w);
-    *reinterpret_cast<float4*>(sum + i) = v;
-  }
-  return v;
-}
-
-// added_one is added for one element, and 0 behind the width, where nothing is read.
-__device__ __forceinline__ float added_one(float* sum, const float* add, int i, int width) {
-  if (i >= width) return 0.0f;
-  float v = sum[i];
-  if (add) sum[i] = v = v + add[i];
-  return v;
+// block_sum adds a value of each thread: lanes of a warp by halves, then the warps in the same way.
+__device__ __forceinline__ float block_sum(float total) {
+  __shared__ float parts[32];
+  int lane = threadIdx.x % 32;
+  for (int distance = 16; distance > 0; distance >>= 1) total += __shfl_xor_sync(ALL_LANES, total, distance);
+  if (lane == 0) parts[threadIdx.x / 32] = total;
+  __syncthreads();
+  total = lane < blockDim.x / 32 ? parts[lane] : 0.0f;
+  for (int distance = 16; distance > 0; distance >>= 1) total += __shfl_xor_sync(ALL_LANES, total, distance);
+  return total;
 }
 
 __device__ __forceinline__ float squares(float4 v) { return (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w); }
 
-// store4 writes 4 elements of the result as bf16.
-__device__ __forceinline__ void store4(bf16* dst, float x, float y, float z, float w) {
-  __nv_bfloat162 low = __floats2bfloat162_rn(x, y), high = __floats2bfloat162_rn(z, w);
-  *reinterpret_cast<uint2*>(dst) = make_uint2(*reinterpret_cast<uint32_t*>(&low), *reinterpret_cast<uint32_t*>(&high));
-}
-
-// normed writes 4 elements of the result: v over the root mean square, times the weight.
-__device__ __forceinline__ void normed(bf16* dst, const float* weight, int i, float4 v, float factor) {
-  float4 w = *reinterpret_cast<const float4*>(weight + i);
-  store4(dst + i, (v.x * factor) * w.x, (v.y * factor) * w.y, (v.z * factor) * w.z, (v.w * factor) * w.w);
-}
-
-// block_sum adds a value of each thread: lanes of a warp by halves, then the warps ascending.
-__device__ __forceinline__ float block_sum(float total) {
-  __shared__ float parts[NORM_THREADS / 32];
-  for (int distance = 16; distance > 0; distance >>= 1) total += __shfl_xor_sync(ALL_LANES, total, distance);
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = total;
-  __syncthreads();
-  total = 0.0f;
-#pragma unroll
-  for (int warp = 0; warp < NORM_THREADS / 32; warp++) total += parts[warp];
-  return total;
-}
-
-// add_norm: sum += add; dst = bf16(sum / sqrt(mean(sum²) + eps) · weight). One block per row. The
-// order of the sum of squares depends on the width alone: a thread's elements ascending, then
-// block_sum (cuda.md 6.5).
-extern "C" __global__ void __launch_bounds__(NORM_THREADS) add_norm(const AddNormArgs a) {
-  size_t row = (size_t)blockIdx.x * a.stride;
-  float* sum = a.sum + row;
-  const float* add = a.add ? a.add + row : nullptr;
-  int whole = a.width & ~3; // behind it, up to 3 elements, which the next thread takes
-  int begin = threadIdx.x * 4;
-  bool last = (whole % NORM_STEP) == begin;
-  float4 kept[NORM_KEPT];
-  float total = 0.0f;
-#pragma unroll
-  for (int n = 0; n < NORM_KEPT; n++)
-    if (begin + n * NORM_STEP < whole) {
-      kept[n] = added(sum, add, begin + n * NORM_STEP);
-      total += squares(kept[n]);
-    }
-  for (int i = begin + NORM_KEPT * NORM_STEP; i < whole; i += NORM_STEP) total += squares(added(sum, add, i));
-  float4 rest = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  if (last) {
-    rest = make_float4(added_one(sum, add, whole, a.width), added_one(sum, add, whole + 1, a.width),
-                       added_one(sum, add, whole + 2, a.width), 0.0f);
-    total += squares(rest);
+// normed writes a group of the result: v over the root mean square, times the weights w. Behind the width
+// it is zero, also where the row is no number.
+__device__ __forceinline__ void normed(bf16* dst, int i, int width, float4 v, float4 w, float factor) {
+  float x = (v.x * factor) * w.x, y = (v.y * factor) * w.y, z = (v.z * factor) * w.z, u = (v.w * factor) * w.w;
+  if (i + 4 > width) {
+    x = i < width ? x : 0.0f;
+    y = i + 1 < width ? y : 0.0f;
+    z = i + 2 < width ? z : 0.0f;
+    u = 0.0f;
   }
+  __nv_bfloat162 low = __floats2bfloat162_rn(x, y), high = __floats2bfloat162_rn(z, u);
+  *reinterpret_cast<uint2*>(dst + i) = make_uint2(*reinterpret_cast<uint32_t*>(&low), *reinterpret_cast<uint32_t*>(&high));
+}
+
+// norm_row: sum += what is to be added; dst = bf16(sum / sqrt(mean(sum²) + eps) · weight). One block per
+// row, of as many threads as the width has groups of 4, rounded up to warps, at most 1,024. The order of
+// the sum of squares so depends on the width alone: a thread's groups ascending, then block_sum (cuda.md
+// 6.5). With experts of a token what is to be added is the sum that experts_combine makes; the width is then
+// a multiple of 4.
+template <int TOP_K>
+__device__ __forceinline__ void norm_row(const AddNormArgs& a) {
+  const size_t row = blockIdx.x;
+  const int begin = threadIdx.x * 4, step = blockDim.x * 4;
+  float* sum = a.sum + row * a.stride;
+  // Of its first group a thread reads all before it uses any. Most widths have no second one; of wider
+  // rows the rest is read again in the end.
+  float4 weight = make_float4(0.0f, 0.0f, 0.0f, 0.0f), kept = weight;
+  if (TOP_K <= 4 && begin < a.width) weight = load_group(a.weight, begin, a.width);
+  float total = 0.0f;
+#pragma unroll 1
+  for (int base = 0; base + (int)(threadIdx.x / 32 * 128) < a.width; base += step) { // as far as its warp has a group
+    int i = base + begin;
+    float4 v, d;
+    if constexpr (TOP_K > 0) {
+      int at = i < a.width ? i : 0; // whole warps
+      if (i < a.width) v = *reinterpret_cast<const float4*>(sum + i);
+      d = combined<TOP_K>(a.planes + row * TOP_K * a.plane_stride + at, a.plane_stride, a.shares + row * a.share_stride);
+    } else if (i < a.width) {
+      v = load_group(sum, i, a.width);
+      if (a.add) d = load_group(a.add + row * a.stride, i, a.width);
+    }
+    if (i >= a.width) break;
+    if (TOP_K > 0 || a.add) {
+      v = make_float4(v.x + d.x, v.y + d.y, v.z + d.z, v.w + d.w);
+      if (TOP_K > 0) *reinterpret_cast<float4*>(sum + i) = v;
+      else store_group(sum, i, a.width, v);
+    }
+    if (base == 0) kept = v;
+    total += squares(v);
+  }
+  if (TOP_K > 4 && begin < a.width) weight = load_group(a.weight, begin, a.width); // there are not enough registers before
   float factor = 1.0f / __fsqrt_rn(block_sum(total) / a.width + a.eps);
 
-  bf16* dst = a.dst + row;
-#pragma unroll
-  for (int n = 0; n < NORM_KEPT; n++)
-    if (begin + n * NORM_STEP < whole) normed(dst, a.weight, begin + n * NORM_STEP, kept[n], factor);
-  for (int i = begin + NORM_KEPT * NORM_STEP; i < whole; i += NORM_STEP)
-    normed(dst, a.weight, i, *reinterpret_cast<const float4*>(sum + i), factor);
-  // The tail stays zero also where the row is no number.
-  if (last && whole < a.stride)
-    store4(dst + whole, whole < a.width ? (rest.x * factor) * a.weight[whole] : 0.0f,
-           whole + 1 < a.width ? (rest.y * factor) * a.weight[whole + 1] : 0.0f,
-           whole + 2 < a.width ? (rest.z * factor) * a.weight[whole + 2] : 0.0f, 0.0f);
-  for (int i = whole + 4 + begin; i < a.stride; i += NORM_STEP) store4(dst + i, 0.0f, 0.0f, 0.0f, 0.0f);
+  bf16* dst = a.dst + row * a.stride;
+  if (begin < a.stride) normed(dst, begin, a.width, kept, weight, factor);
+#pragma unroll 1
+  for (int i = begin + step; i < a.stride; i += step)
+    normed(dst, i, a.width, load_group(sum, i, a.width), load_group(a.weight, i, a.width), factor);
 }
+
+extern "C" __global__ void __launch_bounds__(1024) add_norm(const AddNormArgs a) { norm_row<0>(a); }
+extern "C" __global__ void __launch_bounds__(1024) add_norm_experts_4(const AddNormArgs a) { norm_row<4>(a); }
+extern "C" __global__ void __launch_bounds__(1024) add_norm_experts_8(const AddNormArgs a) { norm_row<8>(a); }
 
 struct SelectArgs {
   bf16* dst;

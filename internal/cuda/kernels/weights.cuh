@@ -25,6 +25,7 @@ __device__ __forceinline__ uint32_t multiply_bf16(uint32_t a, uint32_t b) {
 
 struct Mxfp4 {
   static constexpr int BYTES = 544;
+  static constexpr bool LIFTED = true;  // rows may have a lift (pack.go)
   uint4 codes;
   uint32_t exponents;
 
@@ -64,6 +65,7 @@ struct Mxfp4 {
 
 struct Bf16 {
   static constexpr int BYTES = 2048;
+  static constexpr bool LIFTED = false;
   uint4 steps[4];
 
   __device__ __forceinline__ void load_half(const uint8_t* unit, int lane, int half) {
@@ -89,6 +91,7 @@ struct Bf16 {
 
 struct Q8 {
   static constexpr int BYTES = 1088;
+  static constexpr bool LIFTED = false;
   uint4 halves[2];
   uint32_t scales[2];
 

@@ -194,10 +194,11 @@ func (s Subject) choose(t *testing.T) {
 	bench.beginBatch(batch)
 	bench.dev.Write(xb, data)
 	for _, rows := range []int{1, 3, len(tokens), 20} {
-		dst, err := bench.dev.Alloc(rows, sp.Hidden)
+		dsts, err := bench.dev.Alloc(rows, sp.Hidden)
 		if err != nil {
 			t.Fatal(err)
 		}
+		dst := dsts[0]
 		for from := 0; from < len(tokens); from += rows {
 			var want []float64
 			for _, token := range tokens[from:min(from+rows, len(tokens))] {

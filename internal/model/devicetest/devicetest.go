@@ -62,6 +62,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("Embed", s.embed)
 	t.Run("AddNorm", s.addNorm)
 	t.Run("Linear", s.linear)
+	t.Run("Linears", s.linears)
 	t.Run("LinearNaN", s.linearNaN)
 	t.Run("Rotate", s.rotate)
 	t.Run("Attend", s.attend)
@@ -127,14 +128,14 @@ func (b *bench) normal(n int, sd float64) []float32 {
 // buf returns a buffer; x, if any, becomes its content.
 func (b *bench) buf(rows, width int, x []float32) model.Buf {
 	b.t.Helper()
-	buf, err := b.dev.Alloc(max(rows, b.lim.MaxTokens), width)
+	bufs, err := b.dev.Alloc(max(rows, b.lim.MaxTokens), width)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	if x != nil {
-		b.dev.Write(buf, x)
+		b.dev.Write(bufs[0], x)
 	}
-	return buf
+	return bufs[0]
 }
 
 // upload uploads a tensor for a use.

@@ -205,6 +205,59 @@ func (s Subject) linearCase(t *testing.T, dt tensor.DType, rows, in, out int) {
 	}
 }
 
+// linears holds matrices that are multiplied together to the bits of each alone: ones that a device may lay
+// one behind the other, and ones that it hardly can.
+func (s Subject) linears(t *testing.T) {
+	const in, rows = 64, 5
+	for _, outs := range [][]int{{64, 32, 16}, {16, 7, 32}, {6, 16, 1}} {
+		for _, types := range [][]tensor.DType{{tensor.BF16, tensor.BF16, tensor.BF16}, {tensor.Q8_0, tensor.Q8_0, tensor.Q8_0}, {tensor.BF16, tensor.Q8_0, tensor.BF16}} {
+			for _, biased := range []bool{false, true} {
+				s.linearsCase(t, types, rows, in, outs, biased)
+			}
+		}
+	}
+}
+
+func (s Subject) linearsCase(t *testing.T, types []tensor.DType, rows, in int, outs []int, biased bool) {
+	sp := spec()
+	bench := s.open(t, sp, limits(sp))
+	var matrices, biases []tensor.Tensor
+	for i, out := range outs {
+		w, _ := s.encode("w", types[i], bench.normal(out*in, 1), out, in)
+		b, _ := s.encode("b", tensor.F32, bench.normal(out, 1), out)
+		matrices, biases = append(matrices, w), append(biases, b)
+	}
+	together := func(all []tensor.Tensor, use model.Use) (weights []model.Weight) {
+		if err := bench.dev.Beside(all, use); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range all {
+			weights = append(weights, bench.upload(one, use))
+		}
+		return weights
+	}
+	w, b := together(matrices, model.AsMatrix), make([]model.Weight, len(outs))
+	if biased {
+		b = together(biases, model.AsVector)
+	}
+	acts := bench.normal(rows*in, 1)
+	x := bench.buf(0, in, nil)
+	dst, err := bench.dev.Alloc(bench.lim.MaxTokens, outs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bench.begin(rows)
+	bench.dev.Write(x, acts)
+	bench.dev.Linears(dst, x, w, b)
+	for i, out := range outs {
+		alone := bench.buf(0, out, nil)
+		bench.dev.Linear(alone, x, w[i], b[i])
+		got, want := bench.dev.Read(dst[i]), bench.dev.Read(alone)
+		near(t, fmt.Sprintf("matrix %d of %v, %v, bias %v", i, outs, types, biased), got, wide(want), make([]float64, len(want)))
+	}
+	bench.end()
+}
+
 // linearNaN checks that a row that is no number spoils no other.
 func (s Subject) linearNaN(t *testing.T) {
 	const in, out, rows = 256, 9, 4
