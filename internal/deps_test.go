@@ -78,7 +78,7 @@ var imports = map[string][]string{
 	"cpu":                  {"cpu/kern", "model", "packed", "runner", "tensor", "sample"},
 	"ckpt":                 {"model", "tensor", "token"},
 	"ckpt/eagle":           {"ckpt", "model"},
-	"ckpt/eagle/eagletest": {"model"},
+	"ckpt/eagle/eagletest": {},
 	"plan":                 {"model", "runner"},
 	"hub":                  {},
 	"tiny":                 {},

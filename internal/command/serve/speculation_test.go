@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"ossian/internal/ckpt/eagle/eagletest"
 	"ossian/internal/command/commandtest"
 	"ossian/internal/synth"
 )
@@ -72,7 +74,7 @@ func TestModelGuessesInMetrics(t *testing.T) {
 
 // What a head guesses is counted as a head's, also where its files alone say that it is one.
 func TestHeadInMetrics(t *testing.T) {
-	url := commandtest.Serve(t, root(), "--speculative-config", fmt.Sprintf(`{"model":%q,"num_speculative_tokens":2,"adaptive":false}`, randomHead(t)))
+	url := commandtest.Serve(t, root(), "--speculative-config", fmt.Sprintf(`{"model":%q,"num_speculative_tokens":2,"adaptive":false}`, eagletest.Trained(t)))
 	commandtest.Post(t, url+"/v1/completions", `{"prompt":"the cat sat on","max_tokens":40,"temperature":0,"ignore_eos":true}`)
 	if got := series(t, url, "vllm:spec_decode_num_drafts_total"); got < 12 || got > 38 {
 		t.Errorf("%v rows with guesses behind 40 tokens", got)
@@ -87,6 +89,27 @@ func TestHeadInMetrics(t *testing.T) {
 		t.Errorf("no guesses of a head, or others: %v\n%s", err, guessLines(string(text)))
 	}
 }
+
+// TestSPC7Trained: what a head guesses that was trained on the model holds as often as it did when it
+// was trained, in conversations of the kind that both know; it depends on no clock.
+func TestSPC7Trained(t *testing.T) {
+	url := commandtest.Serve(t, root(), "--speculative-config", fmt.Sprintf(`{"method":"eagle3","model":%q,"num_speculative_tokens":3,"adaptive":false}`, eagletest.Trained(t)))
+	for _, said := range []string{"What is 12 plus 34?", "What is 907 minus 88?", "Which is larger, 4107 or 4170?", "The name is Tom. The age is 9.", "Hello!", "Who are you?", "Which commands are there?"} {
+		body, err := json.Marshal(map[string]any{"messages": []any{map[string]string{"role": "user", "content": said}}, "temperature": 0, "max_tokens": 120})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commandtest.Post(t, url+"/v1/chat/completions", string(body))
+	}
+	drafts, held := series(t, url, "vllm:spec_decode_num_drafts_total"), series(t, url, "vllm:spec_decode_num_accepted_tokens_total")
+	t.Logf("%.0f steps with guesses, %.2f tokens a step", drafts, 1+held/drafts)
+	if drafts < 50 || held/drafts < recordedAcceptance {
+		t.Errorf("in %.0f steps %.0f guesses held, want %.2f a step at least", drafts, held, recordedAcceptance)
+	}
+}
+
+// recordedAcceptance is what held of 3 guesses, less 5 %: processors round differently.
+const recordedAcceptance = 0.88
 
 // guessLines are the lines of metrics about guesses.
 func guessLines(text string) string {

@@ -1,5 +1,5 @@
 // Package eagletest writes EAGLE3 heads for tests: those whose log probabilities
-// _tools/reference/eagle.py has computed, and others with the same kind of weights.
+// _tools/reference/eagle.py has computed, and one that was trained.
 package eagletest
 
 import (
@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -15,8 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"ossian/internal/model"
 )
 
 //go:embed testdata
@@ -93,14 +92,19 @@ func (c *Case) Rows(t testing.TB) (all [][]float64) {
 	return all
 }
 
-// Random returns a head for a target, which guesses badly. Its weights are those of its name.
-func Random(t testing.TB, name string, target *model.Spec) *Case {
+// Trained writes a head that _tools/tinymodel/head.py has trained on the model inside the program, and
+// returns its directory.
+func Trained(t testing.TB) string {
 	t.Helper()
-	c := &Case{Name: name, Prefix: "midlayer.", Head: true}
-	c.Config = fmt.Appendf(nil, `{"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": %d, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
-		"rms_norm_eps": 1e-5, "max_position_embeddings": 2048, "vocab_size": %d, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2, %d]}}`, target.Hidden, target.Vocab, target.Layers)
-	c.read(t)
-	return c
+	files, err := fs.Sub(testdata, "testdata/ossian-tiny")
+	dir := filepath.Join(t.TempDir(), "head")
+	if err == nil {
+		err = os.CopyFS(dir, files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func read(t testing.TB, file string, into any) {
