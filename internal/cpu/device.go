@@ -62,8 +62,9 @@ type scratch struct {
 // operands are the arguments of the operation that the pool is running: chunks
 // read them here because a closure for each call would be garbage in each step.
 type operands struct {
-	rows, per     int // rows in all, rows in a chunk
-	from          int // the first of step.wanted
+	rows, per     int     // rows in all, rows in a chunk
+	from          int     // the first of step.wanted, or of the columns that are written
+	picks         []int32 // rows of x; nil = each
 	f             func(worker, row int)
 	dst, x, y, z  *buf
 	w, w2         []float32
@@ -75,7 +76,7 @@ type operands struct {
 type bound struct {
 	chunk                                           func(worker, chunk int)
 	embed, norm, glu, rotate, store, route, combine func(worker, row int)
-	pick, sample, angles                            func(worker, row int)
+	pick, sample, angles, join                      func(worker, row int)
 	attend, attendSplit, attendMerge                func(worker, chunk int)
 	gate                                            func(dst, pairs []float32)
 }
@@ -134,7 +135,7 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, dry bool) (*Device, 
 func (d *Device) bind() {
 	d.run = bound{
 		chunk: d.chunk, embed: d.embedRow, norm: d.normRow, glu: d.gluRow, rotate: d.rotateRow, store: d.storeRow,
-		route: d.routeRow, combine: d.combineRow, pick: d.pickRow, sample: d.sampleRow, angles: d.anglesRow,
+		route: d.routeRow, combine: d.combineRow, pick: d.pickRow, sample: d.sampleRow, angles: d.anglesRow, join: d.joinRow,
 		attend: d.attendTile, attendSplit: d.attendSplit, attendMerge: d.attendMerge,
 		gate: d.gate,
 	}

@@ -51,10 +51,6 @@ func (m *Memory) add(t *tensor.Tensor, o kern.Options, file bool) {
 // surrounds the device. An embedding table that is not also the output projection
 // is not counted: a step touches a row of it for each token.
 func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]tensor.Tensor) (Memory, error) {
-	device, err := newDevice(s, lim, cfg, true)
-	if err != nil {
-		return Memory{}, err
-	}
 	for name, param := range params {
 		for _, part := range param.Typed() {
 			if block, _ := part.DType.Block(); part.Cols()%block != 0 {
@@ -62,7 +58,19 @@ func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]te
 			}
 		}
 	}
-	if _, err := model.NewDecoder(s, params, device, lim, nil); err != nil {
+	return Counted(s, lim, cfg, func(device *Device) error {
+		_, err := model.NewDecoder(s, params, device, lim, nil)
+		return err
+	})
+}
+
+// Counted is Footprint for what build makes on a device, which uploads and allocates only.
+func Counted(s *model.Spec, lim model.Limits, cfg Config, build func(*Device) error) (Memory, error) {
+	device, err := newDevice(s, lim, cfg, true)
+	if err != nil {
+		return Memory{}, err
+	}
+	if err := build(device); err != nil {
 		return Memory{}, err
 	}
 	return device.Memory(), nil

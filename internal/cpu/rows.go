@@ -26,6 +26,26 @@ func (d *Device) normRow(_, i int) {
 	d.rmsNorm(d.op.dst.row(i), sum, d.op.w)
 }
 
+// Join implements model.Joiner.
+func (d *Device) Join(dst model.Buf, col int, x model.Buf, rows []int32) {
+	d.op.dst, d.op.x, d.op.from, d.op.picks = at(dst), at(x), col, rows
+	count := d.op.x.rows
+	if rows != nil {
+		count = len(rows)
+	}
+	d.each(count, d.op.x.width, d.run.join)
+	d.op.dst.wrote(count)
+}
+
+// joinRow copies a row of Join.
+func (d *Device) joinRow(_, i int) {
+	from := i
+	if d.op.picks != nil {
+		from = int(d.op.picks[i])
+	}
+	copy(d.op.dst.row(i)[d.op.from:], d.op.x.row(from))
+}
+
 // rmsNorm is dst = w·x/sqrt(mean(x²)+eps); dst may be x.
 func (d *Device) rmsNorm(dst, x, w []float32) {
 	mean := float64(kern.SumSq(d.opt.Level, x)) / float64(len(x))
