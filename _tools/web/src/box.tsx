@@ -8,7 +8,7 @@ import { chats } from "./chats";
 import { bytes, compact, count, shown } from "./format";
 import { Icon } from "./icons";
 import { keepText, keptText } from "./kept";
-import { ModelMenu } from "./models";
+import { EffortMenu, ModelMenu } from "./models";
 import { place } from "./places";
 import { preferences, touch } from "./preferences";
 import type { Attachment, Message } from "./tree";
@@ -163,6 +163,7 @@ export function Box({ edit, onDone }: Props) {
         }} />
         <button type="button" class="icon-button" aria-label="Attach text files" title="Attach text files" data-testid="attach" onClick={() => picker.current!.click()}><Icon name="clip" /></button>
         {edit ? null : <ModelMenu />}
+        {edit ? null : <EffortMenu />}
         {edit ? null : <Context text={text} files={files} />}
         <span class="space" />
         {edit ? <button type="button" class="secondary" onClick={() => onDone!()}>Cancel</button> : null}
@@ -220,7 +221,7 @@ function Context({ text, files }: { text: string; files: Attachment[] }) {
   const share = counted.of > 0 ? counted.tokens / counted.of : 0;
   return (
     <span class={share > 0.9 ? "context full" : "context"} data-testid="context" title={counted.of > 0 ? `${count(counted.tokens)} of ${count(counted.of)} tokens of context` : "tokens of prompt and history"}>
-      {compact(counted.tokens)}{counted.of > 0 ? ` / ${compact(counted.of)}` : ""} tokens
+      {compact(counted.tokens)}{counted.of > 0 ? ` / ${compact(counted.of)}` : ""}<span> tokens</span>
     </span>
   );
 }
