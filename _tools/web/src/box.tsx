@@ -11,6 +11,7 @@ import { keepText, keptText } from "./kept";
 import { EffortMenu, ModelMenu } from "./models";
 import { place } from "./places";
 import { preferences, touch } from "./preferences";
+import { PromptsButton } from "./prompts";
 import type { Attachment, Message } from "./tree";
 
 const MOST = 256 * 1024; // bytes of a file
@@ -162,6 +163,12 @@ export function Box({ edit, onDone }: Props) {
           event.currentTarget.value = "";
         }} />
         <button type="button" class="icon-button" aria-label="Attach text files" title="Attach text files" data-testid="attach" onClick={() => picker.current!.click()}><Icon name="clip" /></button>
+        {edit ? null : (
+          <PromptsButton text={text} choose={(prompt) => {
+            change(text.trim() === "" ? prompt : prompt + "\n\n" + text);
+            setTimeout(() => area.current?.focus()); // the dialog gives the focus to its button first
+          }} />
+        )}
         {edit ? null : <ModelMenu />}
         {edit ? null : <EffortMenu />}
         {edit ? null : <Context text={text} files={files} />}

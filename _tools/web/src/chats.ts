@@ -431,6 +431,11 @@ class Chats {
     this.change(conversation);
   }
 
+  pin(conversation: Conversation, pinned: boolean): void {
+    conversation.pinned = pinned || undefined;
+    this.change(conversation);
+  }
+
   async remove(ids: string[]): Promise<void> {
     const kept = await store();
     for (const id of ids) {
@@ -569,8 +574,9 @@ type Change = Partial<Sampling> & { truncation?: string };
 
 type Told = { kind: "changed"; conversation: Conversation; message?: Message } | { kind: "removed"; id: string } | { kind: "who"; ids: string[] };
 
+// sorted has pinned conversations first, then the newest.
 function sorted(list: Conversation[]): Conversation[] {
-  return list.sort((a, b) => b.changed - a.changed);
+  return list.sort((a, b) => Number(b.pinned ?? false) - Number(a.pinned ?? false) || b.changed - a.changed);
 }
 
 // toolName is how a tool that wants approval is remembered.
