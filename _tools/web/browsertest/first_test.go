@@ -2,9 +2,12 @@ package browsertest
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/chromedp/cdproto/network"
 )
 
 func number(t testing.TB, text string) float64 {
@@ -104,4 +107,26 @@ func TestEffort(t *testing.T) {
 	b.until(`document.querySelector("[data-testid=effort]")?.value === "low"`)
 	b.run(evaluate("history.back()"))
 	b.says("model-name", "ossian-tiny")
+}
+
+// TestFormulas: brackets are as high as what is between them, also where the machine has no font for
+// formulas and the page's own is loaded.
+func TestFormulas(t *testing.T) {
+	s := newScript(t)
+	s.answers(func(_ int, _ object, e *events) {
+		e.message("$$\\left(\\frac{\\frac{a}{b}}{\\frac{c}{d}}\\right)$$")
+		e.end("completed", nil)
+	})
+	b := open(t, s.URL, "")
+	b.ask("Hello")
+	b.state("completed")
+	const higher = `(() => { const [bracket, fraction] = ["mo", "mfrac"].map((n) => document.querySelector(".math " + n)?.getBoundingClientRect().height); return bracket >= 0.8 * fraction; })()`
+	b.until(higher)
+	b.run(evaluate(`document.querySelector(".math math").style.fontFamily = '"Liberation Serif"'`))
+	b.until("!" + higher) // a font that has no such brackets: the check is one
+	b.run(evaluate(`document.querySelector(".math math").style.fontFamily = '"Ossian Formulas", "Liberation Serif"'`))
+	b.until(higher)
+	if !slices.ContainsFunc(b.requests(), func(r *network.Request) bool { return strings.Contains(r.URL, "/ui/formulas-") }) {
+		t.Error("the page's font was not loaded")
+	}
 }
