@@ -62,7 +62,7 @@ release:
 	$(GO) run ./_tools/release -check -version "$(VERSION)" -source "$(SOURCE)" -key "$(KEY)"
 
 # The files of bin/release, or of RELEASE, against their checksums, and these against the
-# signature of somebody in _tools/release/allowed_signers.
+# signature of somebody in _tools/release/allowed_signers. Says what it found.
 RELEASE     ?= bin/release
 verify:
 	$(GO) run ./_tools/release -verify $(RELEASE)

@@ -71,7 +71,7 @@ var imports = map[string][]string{
 	"self":                 {"cuda/driver/libcuda"},
 	"cuda/emu":             {"cuda/driver", "cuda/emu/exec", "cuda/emu/ptx"},
 	"cuda/emu/arith":       {},
-	"cuda/emu/exec":        {},
+	"cuda/emu/exec":        {"cuda/emu/arith"},
 	"cuda/emu/flow":        {"cuda/emu/exec"},
 	"cuda/emu/ptx":         {"cuda/emu/arith", "cuda/emu/exec", "cuda/emu/flow"},
 	"cuda/kernels":         {},

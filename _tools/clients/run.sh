@@ -8,6 +8,7 @@ cd "$(dirname "$0")/../.."
 python_versions="2.54.0 3.52.0"
 python_agents=0.24.0           # with the last of these
 python_anthropic=2.14.0
+python_litellm=1.110.2         # with the openai-python that it asks for
 node_clients="openai-6 openai" # versions are in package.json
 mkdir -p "${1:-models/clients}"
 dir=$(cd "${1:-models/clients}" && pwd)
@@ -21,6 +22,8 @@ for v in $python_versions; do
   "$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v"
 done
 "$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v" "openai-agents==$python_agents" "anthropic==$python_anthropic"
+"${PYTHON:-python3}" -m venv "$dir/litellm"
+"$dir/litellm/bin/pip" install -q --disable-pip-version-check "litellm==$python_litellm"
 mkdir -p "$dir/node"
 cp "$here/package.json" "$dir/node/"
 npm install --prefix "$dir/node" --silent --no-package-lock
@@ -55,6 +58,7 @@ run() { "$@" | tee -a "$dir/result.txt" || status=1; }
 : >"$dir/result.txt"
 for v in $python_versions; do run "$dir/python-$v/bin/python" "$here/openai_python.py" "$open" "$keyed" "$key"; done
 for c in $node_clients; do run node "$here/openai_node.mjs" "$dir/node" "$c" "$open" "$keyed" "$key"; done
+run "$dir/litellm/bin/python" "$here/litellm_python.py" "$open" "$keyed" "$key"
 run "$dir/openai-go" "$open" "$keyed" "$key"
 run "$dir/python-$v/bin/python" "$here/agents_python.py" "$open"
 run node "$here/agents_node.mjs" "$dir/node" "$open"

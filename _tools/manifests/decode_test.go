@@ -225,6 +225,34 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// The servers behind a gateway tell of cached prefixes, too, once the component is put in the place of
+// the network policy that it brings along.
+func TestEventsBehindGateway(t *testing.T) {
+	dir := filepath.Join(copied(t), "inferencepool")
+	path := filepath.Join(dir, "kustomization.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "../networkpolicy", "../kvevents", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	all, err := resources(t, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems(t, all) {
+		t.Error(problem)
+	}
+	told := false
+	for _, p := range pods(all) {
+		told = told || strings.Contains(strings.Join(p.spec.Containers[0].Args, " "), "--kv-events-config={")
+	}
+	if !told {
+		t.Error("no pod tells of cached prefixes")
+	}
+}
+
 // free are the members whose members are names that anybody may choose.
 var free = []string{"matchLabels", "labels", "selector", "requests", "limits", "pairs"}
 

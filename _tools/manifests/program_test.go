@@ -23,6 +23,7 @@ import (
 	"ossian/internal/command/pull"
 	"ossian/internal/command/serve"
 	"ossian/internal/config"
+	"ossian/internal/kvevents"
 )
 
 // A pod is what a resource makes pods of.
@@ -107,7 +108,10 @@ func (p *pod) start(t *testing.T, c *corev1.Container, found *finding) {
 	for _, variable := range c.Env {
 		env[variable.Name] = variable.Value
 		if variable.ValueFrom != nil {
-			env[variable.Name] = "2030-01-01T00:00:00Z" // the one value that is read by the program, --start-at
+			env[variable.Name] = "2030-01-01T00:00:00Z" // what is read of these is --start-at, and the pod's address
+			if field := variable.ValueFrom.FieldRef; field != nil && field.FieldPath == "status.podIP" {
+				env[variable.Name] = "10.0.0.1"
+			}
 		}
 	}
 	var args []string
@@ -171,6 +175,7 @@ func (p *pod) serves(t *testing.T, c *corev1.Container, args []string, env map[s
 		return
 	}
 	found.unless(cfg.Host == "0.0.0.0", "%s: nobody reaches --host %s", p.of, cfg.Host)
+	p.tells(c, cfg.KVEvents, env, found)
 	port := slices.IndexFunc(c.Ports, func(port corev1.ContainerPort) bool { return int(port.ContainerPort) == cfg.Port })
 	found.unless(port >= 0, "%s: --port %d is none of the container's ports", p.of, cfg.Port)
 	for name, probe := range map[string]*corev1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
@@ -192,6 +197,38 @@ func (p *pod) serves(t *testing.T, c *corev1.Container, args []string, env map[s
 	}
 	found.unless(wait >= 5*time.Second, "%s: requests still come when it is told to end: preStop.sleep is %v", p.of, wait)
 	found.unless(grace >= wait+cfg.DrainTimeout+10*time.Second, "%s: %v are not enough for %v and %v of draining", p.of, grace, wait, cfg.DrainTimeout)
+}
+
+// tells has the program read what it is to tell of cached prefixes: routers connect to its ports.
+func (p *pod) tells(c *corev1.Container, text string, env map[string]string, found *finding) {
+	if text == "" {
+		return
+	}
+	cfg, err := kvevents.ParseConfig(text, func(name string) (string, bool) { value, ok := env[name]; return value, ok })
+	if err == nil {
+		cfg, err = cfg.Of("m", 0, 1)
+	}
+	if err != nil {
+		found.unless(false, "%s: %v", p.of, err)
+		return
+	}
+	found.unless(cfg.On(), "%s: --kv-events-config is there and off", p.of)
+	found.unless(cfg.Topic == "kv@10.0.0.1:8000@m", "%s: routers read pod, port and model from the topic, not from %s", p.of, cfg.Topic)
+	for name, endpoint := range map[string]string{"kv-events": cfg.Endpoint, "kv-replay": cfg.ReplayEndpoint} {
+		found.unless(endpoint == fmt.Sprintf("tcp://*:%d", portOf(c, intstr.FromString(name))), "%s: port %s is not that of %s", p.of, name, endpoint)
+	}
+}
+
+// admitted compares the ports of a pod's containers with those that a network policy lets others
+// connect to: what is listened to for others, and not admitted, nobody reaches.
+func (p *pod) admitted(policy *networkingv1.NetworkPolicy, found *finding) {
+	for _, port := range p.spec.Containers[0].Ports {
+		found.unless(slices.ContainsFunc(policy.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
+			return slices.ContainsFunc(rule.Ports, func(of networkingv1.NetworkPolicyPort) bool {
+				return portOf(&p.spec.Containers[0], *of.Port) == port.ContainerPort
+			})
+		}), "NetworkPolicy %s: nobody reaches port %s of %s", policy.Name, port.Name, p.of)
+	}
 }
 
 // portOf is the number of a container's port, by number or name; 0 if it has none.
@@ -240,6 +277,9 @@ func references(object any, all []any, running []pod, found *finding) {
 			for _, port := range rule.Ports {
 				has(o.Spec.PodSelector.MatchLabels, *port.Port, "NetworkPolicy "+o.Name)
 			}
+		}
+		for _, p := range matching(running, o.Spec.PodSelector.MatchLabels) {
+			p.admitted(o, found)
 		}
 	case *inferencePool:
 		found.unless(len(o.Spec.TargetPorts) > 0 && o.Spec.EndpointPickerRef.Name != "" && o.Spec.EndpointPickerRef.Port.Number > 0, "InferencePool %s has no ports, or no picker", o.Name)

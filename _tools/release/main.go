@@ -45,7 +45,7 @@ func main() {
 	var err error
 	switch {
 	case *verified != "":
-		err = verify(*verified, allowedSigners)
+		err = verify(*verified, allowedSigners, os.Stdout)
 	case *image != "":
 		err = b.imageOnly(*image)
 	default:

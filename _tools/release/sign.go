@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,39 +33,70 @@ func sign(dir, key string) error {
 	if key == "" {
 		return nil
 	}
-	return keygen(nil, "-Y", "sign", "-q", "-f", key, "-n", purpose, sums)
+	_, err := keygen(nil, "-Y", "sign", "-q", "-f", key, "-n", purpose, sums)
+	return err
 }
 
-// verify returns an error unless somebody in the file of allowed signers has signed the checksums
-// in a folder, and its files have them.
-func verify(dir, signers string) error {
+// verify tells what it finds: whether the files of a folder have the checksums that are listed, then
+// who has signed these. It returns an error unless all have, and somebody in the file of allowed
+// signers has.
+func verify(dir, signers string, to io.Writer) error {
 	sums, err := os.ReadFile(filepath.Join(dir, checksums))
 	if err != nil {
 		return err
 	}
-	if err := someSigner(signers); err != nil {
+	files, err := checkFiles(dir, sums)
+	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(dir, checksums+".sig")); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s has no %s.sig: it was made without a key; make release KEY=FILE signs", dir, checksums)
+	fmt.Fprintf(to, "checksums: %d of %d files are as %s says\n", files, files, checksums)
+	good, err := checkSigner(dir, signers, sums)
+	if err != nil {
+		return fmt.Errorf("signature: %w", err)
 	}
-	if err := keygen(sums, "-Y", "verify", "-q", "-f", signers, "-I", signer, "-n", purpose, "-s", filepath.Join(dir, checksums+".sig")); err != nil {
-		return fmt.Errorf("%s is not signed by anybody in %s: %w", checksums, signers, err)
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(sums)); lines.Scan(); {
+	fmt.Fprintf(to, "signature: %s; %s names this key\n", good, signers)
+	return nil
+}
+
+// checkFiles returns how many files of a folder the checksums list, or an error about the first that
+// is not as they say.
+func checkFiles(dir string, sums []byte) (files int, err error) {
+	for lines := bufio.NewScanner(bytes.NewReader(sums)); lines.Scan(); files++ {
 		want, name, ok := strings.Cut(lines.Text(), "  ")
 		if !ok || name != filepath.Base(name) {
-			return fmt.Errorf("%s: line %q", checksums, lines.Text())
+			return files, fmt.Errorf("%s: line %q", checksums, lines.Text())
 		}
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
-			return err
+			return files, err
 		}
 		if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != want {
-			return fmt.Errorf("%s: checksum %x, %s expected", name, sum, want)
+			return files, fmt.Errorf("%s: checksum %x, %s expected", name, sum, want)
 		}
 	}
-	return nil
+	return files, nil
+}
+
+// checkSigner returns what ssh-keygen says of the signature of a folder's checksums, or why there is
+// none that can be accepted.
+func checkSigner(dir, signers string, sums []byte) (good string, err error) {
+	nobody := someSigner(signers)
+	_, err = os.Stat(filepath.Join(dir, checksums+".sig"))
+	switch none := errors.Is(err, os.ErrNotExist); {
+	case none && nobody != nil:
+		return "", fmt.Errorf("there is none, and no signer is trusted yet: %w", nobody)
+	case none:
+		return "", fmt.Errorf("there is none: %s has no %s.sig, it was made without a key; make release KEY=FILE signs", dir, checksums)
+	case err != nil:
+		return "", err
+	case nobody != nil:
+		return "", fmt.Errorf("there is one, but no signer is trusted yet: %w", nobody)
+	}
+	good, err = keygen(sums, "-Y", "verify", "-f", signers, "-I", signer, "-n", purpose, "-s", filepath.Join(dir, checksums+".sig"))
+	if err != nil {
+		return "", fmt.Errorf("%s is not signed by anybody in %s: %w", checksums, signers, err)
+	}
+	return good, nil
 }
 
 // someSigner returns an error where a file of allowed signers names nobody, with what to do.
@@ -87,18 +119,20 @@ func signed(dir, key, signers string) string {
 	if key == "" {
 		return checksums + " is not signed: make release KEY=FILE signs it with a private key of ssh-keygen"
 	}
-	if err := verify(dir, signers); err != nil {
+	if err := verify(dir, signers, io.Discard); err != nil {
 		return checksums + " is signed, but make verify refuses that: " + err.Error()
 	}
 	return checksums + " is signed, and make verify accepts it"
 }
 
-// keygen runs ssh-keygen.
-func keygen(input []byte, args ...string) error {
+// keygen runs ssh-keygen and returns what it says.
+func keygen(input []byte, args ...string) (said string, err error) {
 	cmd := exec.Command("ssh-keygen", args...)
 	cmd.Stdin = bytes.NewReader(input)
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("ssh-keygen: %w: %s", err, bytes.TrimSpace(text))
+	text, err := cmd.CombinedOutput()
+	text = bytes.TrimSpace(text)
+	if err != nil {
+		return "", fmt.Errorf("ssh-keygen: %w: %s", err, text)
 	}
-	return nil
+	return string(text), nil
 }

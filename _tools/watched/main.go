@@ -3,7 +3,7 @@
 // down or never answers. Both ways take turns with the server left alone, turn by turn, so that what
 // else the machine does falls on both; the figures are medians of turns beside each other.
 //
-//	go run ./_tools/watched [-turns 10] [-turn 3s] [-threads 2] [-pickers 8] [-every 50ms]
+//	go run ./_tools/watched [-turns 10] [-turn 3s] [-threads 2] [-pickers 8] [-every 50ms] [-only-pickers]
 //
 // It ends with status 1 where a figure is above its limit (operations.md 12): a scrape in 5 ms at
 // the 99th percentile, throughput and requests within 1 %. Needs a quiet machine.
@@ -30,7 +30,9 @@ var (
 	pickers = flag.Int("pickers", 8, "endpoint pickers")
 	every   = flag.Duration("every", 50*time.Millisecond, "how often each of them reads the metrics")
 	plain   = flag.Bool("plain", false, "pickers that do not take gzip")
+	only    = flag.Bool("only-pickers", false, "leave the collectors of traces out")
 	binary  = flag.String("ossian", "", "the program; it is built without")
+	asks    = flag.String("as-pickers", "", "be the pickers, of this URL, from the first line of the input on: for the program itself")
 )
 
 // Limits of operations.md 12.
@@ -43,6 +45,10 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("watched: ")
 	flag.Parse()
+	if *asks != "" {
+		bePickers(*asks)
+		return
+	}
 	dir, err := os.MkdirTemp("", "ossian-watched")
 	check(err)
 	failed := measure(dir)
@@ -67,9 +73,14 @@ func measure(dir string) (failed bool) {
 		processor(), runtime.NumCPU(), *threads, *users, *turns, *turn)
 	fmt.Println("Ratios are of a turn that is watched to the one before that is not; CPU is that of the server for a token.")
 	fmt.Println()
-	fmt.Println("| watched by | tokens/s alone | watched | ratio | ratio of CPU | a scrape, median | 99 % |\n|---|---|---|---|---|---|---|")
+	fmt.Println("| watched by | tokens/s alone | watched | ratio | ratio of CPU | a scrape, median | 99 % | CPU of who asks |\n|---|---|---|---|---|---|---|---|")
 	alone := startServer(ctx, program, dir)
-	failed = scraped(ctx, alone)
+	defer alone.end()
+	scraped(ctx, alone, "/ping")
+	failed = scraped(ctx, alone, "/metrics")
+	if *only {
+		return failed
+	}
 	for _, kind := range []string{"down", "silent", "slow"} {
 		collector := newCollector(kind)
 		traced := startServer(ctx, program, dir, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.url)
@@ -77,26 +88,27 @@ func measure(dir string) (failed bool) {
 		traced.end()
 		collector.end()
 	}
-	alone.end()
 	return failed
 }
 
-// scraped compares turns of a server with pickers with turns without.
-func scraped(ctx context.Context, s *server) (failed bool) {
+// scraped compares turns of a server with pickers that read a path with turns without. /ping takes a
+// server next to nothing: what that costs, a request costs, and who asks, on the same processors.
+func scraped(ctx context.Context, s *server, path string) (failed bool) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go s.load(ctx)
 	time.Sleep(*turn / 2) // until it has as much to do as it can
 	var pairs pairs
 	var took []time.Duration
+	var asking time.Duration
 	for range *turns {
-		before := s.run(ctx, nil)
-		times := &durations{}
-		pairs.add(before, s.run(ctx, times))
-		took = append(took, times.all...)
+		before := s.run(nil)
+		pickers := startPickers(ctx, s.url+path)
+		pairs.add(before, s.run(pickers))
+		took, asking = append(took, pickers.took...), asking+pickers.used
 	}
 	slowest := percentile(took, 0.99)
-	fmt.Printf("| %d pickers, every %v | %s | %.2f ms | %.2f ms |\n", *pickers, *every, &pairs, 1000*percentile(took, 0.5).Seconds(), 1000*slowest.Seconds())
+	fmt.Printf("| %d pickers of %s, every %v | %s | %.2f ms | %.2f ms | %.2f ms |\n", *pickers, path, *every, &pairs, 1000*percentile(took, 0.5).Seconds(), 1000*slowest.Seconds(), 1000*asking.Seconds()/float64(len(took)))
 	return slowest > mostScrape || pairs.slower()
 }
 
@@ -126,7 +138,7 @@ func compared(ctx context.Context, name string, alone, watched *server) (failed 
 		before := alone.loaded(ctx)
 		pairs.add(before, watched.loaded(ctx))
 	}
-	fmt.Printf("| %s | %s | | |\n", name, &pairs)
+	fmt.Printf("| %s | %s | | | |\n", name, &pairs)
 	return pairs.slower()
 }
 

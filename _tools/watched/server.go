@@ -97,14 +97,14 @@ type result struct {
 // settle is how long nobody asks for metrics before they are read, so that they are new.
 const settle = 100 * time.Millisecond
 
-// run takes a turn of a server that has work, with pickers if times is not nil.
-func (s *server) run(ctx context.Context, times *durations) result {
+// run takes a turn of a server that has work, with pickers if there are any.
+func (s *server) run(watching *pickersProcess) result {
 	time.Sleep(settle)
 	before, used, began := s.tokens(), s.used(), time.Now()
-	if times == nil {
+	if watching == nil {
 		time.Sleep(*turn)
 	} else {
-		s.pick(ctx, times)
+		watching.turn()
 	}
 	time.Sleep(settle)
 	took, tokens := time.Since(began), float64(s.tokens()-before)
@@ -129,7 +129,7 @@ func (s *server) loaded(ctx context.Context) result {
 	var working sync.WaitGroup
 	working.Go(func() { s.load(ctx) })
 	time.Sleep(*turn / 10)
-	got := s.run(ctx, nil)
+	got := s.run(nil)
 	stop()
 	working.Wait()
 	return got
@@ -150,49 +150,6 @@ func (s *server) tokens() (generated int) {
 		}
 	}
 	return generated
-}
-
-// durations are how long scrapes took.
-type durations struct {
-	mu  sync.Mutex // guards all
-	all []time.Duration
-}
-
-// pick has pickers read the metrics for a turn, each with a connection of its own, none at the times
-// of another. What they read they do not look at: that would take time from the server.
-func (s *server) pick(ctx context.Context, times *durations) {
-	ctx, stop := context.WithTimeout(ctx, *turn)
-	defer stop()
-	var reading sync.WaitGroup
-	for picker := range *pickers {
-		reading.Go(func() {
-			client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
-			defer client.CloseIdleConnections()
-			time.Sleep(*every * time.Duration(picker) / time.Duration(*pickers))
-			for tick := time.NewTicker(*every); ctx.Err() == nil; <-tick.C {
-				s.scrape(client, times)
-			}
-		})
-	}
-	reading.Wait()
-}
-
-// scrape reads the metrics once, as Go's client does.
-func (s *server) scrape(client *http.Client, times *durations) {
-	request, err := http.NewRequest(http.MethodGet, s.url+"/metrics", nil)
-	check(err)
-	if !*plain {
-		request.Header.Set("Accept-Encoding", "gzip")
-	}
-	began := time.Now()
-	reply, err := client.Do(request)
-	check(err)
-	_, err = io.Copy(io.Discard, reply.Body)
-	check(err)
-	reply.Body.Close()
-	times.mu.Lock()
-	times.all = append(times.all, time.Since(began))
-	times.mu.Unlock()
 }
 
 // A collector is where traces are sent, and what becomes of them there.

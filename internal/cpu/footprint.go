@@ -113,7 +113,8 @@ func (d *Device) Memory() Memory {
 }
 
 // heap is the Go memory that operations keep: int8 tiles of activations, 44 bytes for 32
-// elements, or rows in BF16, results of matrices of two types, and the samplers' candidates.
+// elements, or rows in BF16 and their sums, results of matrices of two types, and the samplers'
+// candidates.
 func (d *Device) heap() int64 {
 	spec, ffn := d.spec, &d.spec.FFN
 	dense := ffn.DenseInner
@@ -123,6 +124,9 @@ func (d *Device) heap() int64 {
 	elems, rounded := d.lim.MaxTokens*max(spec.Hidden, spec.QDim(), dense), 0
 	if d.used.Types[tensor.BF16] > 0 && d.rounds() {
 		rounded = d.opt.Level.BF16Bytes(elems)
+		if d.opt.Level == kern.AMX {
+			rounded += d.cfg.Threads * kern.SumsBytes
+		}
 	}
 	// A row of int8 for each row of activations, two where they are finer.
 	rows := func(stored bool) int {

@@ -53,7 +53,17 @@ func (d *Device) rmsNorm(dst, x, w []float32) {
 }
 
 // GLU implements model.Device.
-func (d *Device) GLU(dst, gateUp model.Buf) { d.glu(at(dst), at(gateUp)) }
+func (d *Device) GLU(dst, gateUp model.Buf) {
+	to := at(dst)
+	if d.gateOwed(to, gateUp) {
+		return
+	}
+	from := at(gateUp)
+	if d.lastTo == from && d.last != nil { // this matrix has a gate: next time they may be one
+		d.last.gated = true
+	}
+	d.glu(to, from)
+}
 
 // glu is GLU on buffers of this package.
 func (d *Device) glu(dst, gateUp *buf) {
@@ -65,11 +75,16 @@ func (d *Device) glu(dst, gateUp *buf) {
 
 // gluRow is GLU for row i.
 func (d *Device) gluRow(_, i int) {
+	d.gate(d.op.dst.row(i), d.op.x.row(i))
+}
+
+// gate is GLU for pairs of a row.
+func (d *Device) gate(dst, pairs []float32) {
 	if d.spec.FFN.Activation == model.SwiGLU {
-		kern.SwiGLUClamped(d.opt.Level, d.op.dst.row(i), d.op.x.row(i), model.SwiGLUAlpha, model.SwiGLULimit)
+		kern.SwiGLUClamped(d.opt.Level, dst, pairs, model.SwiGLUAlpha, model.SwiGLULimit)
 		return
 	}
-	kern.SwiGLU(d.opt.Level, d.op.dst.row(i), d.op.x.row(i))
+	kern.SwiGLU(d.opt.Level, dst, pairs)
 }
 
 // Rotate implements model.Device: models.md 1.3 and 2.2.

@@ -1,6 +1,10 @@
 package host
 
-import "time"
+import (
+	"time"
+
+	"ossian/internal/chat"
+)
 
 // A State is where a model stands:
 //
@@ -44,7 +48,7 @@ type entry struct {
 	withdrawn   *WithdrawnError
 	fingerprint string // of the first time
 	facts       Facts
-	chat, tools bool
+	chat, tools bool // as its files show, false as long as nobody has looked
 }
 
 // A waiter is a request that waits for a model.
@@ -87,6 +91,12 @@ func (e *entry) refusal(now time.Time) error {
 // mayGo returns when a model that nobody holds may make room: it stays for as long as loading it
 // took, so that no more than half of the time goes into that, but not for longer than a turn.
 func (e *entry) mayGo(turn time.Duration) time.Time { return e.since.Add(min(e.took, turn)) }
+
+// show notes how conversations with the model are written; nil = it has no chat.
+func (e *entry) show(format chat.Format) {
+	e.chat = format != nil
+	e.tools = e.chat && format.Tools()
+}
 
 // info returns what clients may know.
 func (e *entry) info() Info {

@@ -205,11 +205,21 @@ type Info struct {
 	Card
 	State   State
 	Failed  bool // it could not be loaded when that was last tried, or was withdrawn
-	Loaded  bool // it has been: what follows is known
-	Facts   Facts
-	Chat    bool // it has a chat template
+	Chat    bool // it has a chat template, as far as known; see Host.Show
 	Tools   bool // that can write tools
 	Waiting int  // requests
+	Loaded  bool // it has been: what follows is known
+	Facts   Facts
+}
+
+// Show tells what the files of the model of that name show before its weights are read: how
+// conversations with it are written, nil = it has no chat template. Loading the model shows it, too.
+func (h *Host) Show(name string, format chat.Format) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e := h.lookup(name); e != nil {
+		e.show(format)
+	}
 }
 
 // Models returns what is known of each model.

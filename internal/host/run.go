@@ -191,8 +191,7 @@ func (h *Host) enter(e *entry, model *Model, ran chan struct{}, began time.Time)
 	e.state, e.model, e.ran, e.first, e.fingerprint = Loaded, model, ran, false, model.Fingerprint
 	e.since, e.took, e.used = now, now.Sub(began), now
 	e.MaxLen, e.facts = model.Engine.Capacity(), model.Facts
-	e.chat = model.Format != nil
-	e.tools = e.chat && model.Format.Tools()
+	e.show(model.Format)
 	h.settle(now)
 	return true
 }

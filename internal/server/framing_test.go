@@ -112,6 +112,7 @@ func TestCON5Framing(t *testing.T) {
 
 // What is clear stays as it is: bodies of every form, one behind the other on a connection.
 func TestCON5Proper(t *testing.T) {
+	t.Parallel() // it waits
 	g := start(t, setup{reply: hello})
 	const line = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	ask := `{"prompt":"a"}`

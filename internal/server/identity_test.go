@@ -143,3 +143,58 @@ func identities(got map[string]float64) string {
 	}
 	return ""
 }
+
+// TestGaugesLead: autoscalers go by how many requests wait, for that shows a burst before a latency
+// does. A burst of a recorded kind, three requests one behind the other and then twelve at once on two
+// places, is stopped in the middle of a step: the gauges have it, and no histogram has.
+func TestGaugesLead(t *testing.T) {
+	const places, burst = 2, 12
+	var gate atomic.Pointer[chan struct{}] // nil = steps go on
+	g := start(t, setup{reply: hello, launch: func(int, *runner.Batch) {
+		if closed := gate.Load(); closed != nil {
+			<-*closed
+		}
+	}, info: runner.Info{BlockSize: 16, MaxSeqs: places, MaxTokens: 2048, MaxLen: 512, Groups: []runner.Group{{Blocks: 64}}}})
+	ask := func() {
+		if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":4}`); r.status != 200 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
+	for range 3 {
+		ask()
+	}
+	if n := g.metric("vllm:num_requests_waiting"); n != 0 {
+		t.Errorf("%v wait of requests one behind the other", n)
+	}
+	latencies := func() (all string) {
+		for _, name := range []string{"vllm:e2e_request_latency_seconds", "vllm:request_queue_time_seconds", "vllm:time_to_first_token_seconds"} {
+			all += fmt.Sprint(g.metric(name+"_count"), " ", g.metric(name+"_sum"), ";")
+		}
+		return all
+	}
+	before, stopped := latencies(), make(chan struct{})
+	gate.Store(&stopped)
+	var clients sync.WaitGroup
+	for range burst {
+		clients.Go(ask)
+	}
+	eventually(t, time.Minute, "the burst is seen", func() bool {
+		return g.metric("vllm:num_requests_waiting")+g.metric("vllm:num_requests_running") == burst
+	})
+	if waiting := g.metric("vllm:num_requests_waiting"); waiting < burst-places {
+		t.Errorf("%v wait of %d on %d places", waiting, burst, places)
+	}
+	if now := latencies(); now != before {
+		t.Errorf("latencies %s, before the burst %s", now, before)
+	}
+	gate.Store(nil)
+	close(stopped)
+	clients.Wait()
+	g.idle()
+	if n := g.metric("vllm:e2e_request_latency_seconds_count"); n != 3+burst || latencies() == before {
+		t.Errorf("%v requests in the latencies %s", n, latencies())
+	}
+	if waiting := g.metric("vllm:num_requests_waiting"); waiting != 0 {
+		t.Errorf("%v wait behind the burst", waiting)
+	}
+}

@@ -87,6 +87,7 @@ func TestBodiesAreGivenBack(t *testing.T) {
 
 // TestLIF3Ping: silence is broken by comments.
 func TestLIF3Ping(t *testing.T) {
+	t.Parallel() // it waits
 	g := start(t, setup{reply: "ab<|return|>", cost: 1500 * time.Millisecond, limits: map[limits.ID]int64{limits.PingInterval: 100}})
 	r := g.post("/v1/completions", `{"prompt":"a","max_tokens":2,"stream":true}`)
 	if n := strings.Count(r.body, ": ping\n\n"); n < 2 || !strings.HasPrefix(r.body, ": ping\n\n") {
@@ -106,6 +107,7 @@ func TestLIF3Ping(t *testing.T) {
 
 // TestLateReply: deadlines are of writes, not of requests, and end with the reply.
 func TestLateReply(t *testing.T) {
+	t.Parallel() // it waits
 	g := start(t, setup{reply: "ab<|return|>", cost: time.Second, limits: map[limits.ID]int64{limits.WriteStall: 800, limits.BodyRead: 800}})
 	for _, stream := range []string{"true", "false", "false"} {
 		if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":2,"stream":`+stream+`}`); r.status != 200 || !strings.Contains(r.body, "ab") {
@@ -145,6 +147,7 @@ func TestIDs(t *testing.T) {
 // TestOPS2Drain: what runs may end, what comes is sent elsewhere, what takes too
 // long is told.
 func TestOPS2Drain(t *testing.T) {
+	t.Parallel() // it waits
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration

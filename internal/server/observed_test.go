@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ossian/internal/runner"
+	builtin "ossian/internal/tools"
 	"ossian/internal/trace"
 	"ossian/internal/trace/otlp"
 )
@@ -168,20 +169,129 @@ func TestTracing(t *testing.T) {
 	}
 }
 
+// TestTracingTools: each call of a tool that the server runs is a span within that of its request,
+// without a word of what was asked or answered.
+func TestTracingTools(t *testing.T) {
+	box := &bench{call: func(_ context.Context, call builtin.Call) builtin.Result {
+		if call.Tool == "search" {
+			return builtin.Result{Text: "plugh", Outcome: builtin.Misused}
+		}
+		return builtin.Result{Text: "xyzzy"}
+	}}
+	g, done := traced(t, setup{next: perResult(searchCall, pythonCall, citedAnswer), cfg: Config{Toolbox: box}})
+	if r := g.post(chatsPath, `{`+hi+`,"tools":[{"type":"browser_search"},{"type":"code_interpreter"}]}`, "Traceparent", sampled); r.status != http.StatusOK {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	collected := done()
+	var request *seenSpan
+	for i := range collected.spans {
+		if s := &collected.spans[i]; s.Kind == 2 {
+			request = s
+		}
+	}
+	if request == nil || len(collected.spans) != 3 || request.TraceID != traceID {
+		t.Fatalf("%+v", collected.spans)
+	}
+	ids := map[string]bool{}
+	for i, name := range []string{"browser.search", "python"} {
+		s := &collected.spans[i]
+		if s.Name != "execute_tool "+name || s.Kind != 1 || s.TraceID != traceID || s.ParentSpanID != request.SpanID || s.attribute("gen_ai.operation.name") != "execute_tool" ||
+			s.attribute("gen_ai.tool.name") != name || s.attribute("gen_ai.tool.call.id") == "" || s.Start < request.Start || s.End > request.End || s.End < s.Start {
+			t.Errorf("span %d, want one of %s within %s: %+v", i, name, request.SpanID, s)
+		}
+		if failed := s.Status.Code == 2; failed != (name == "browser.search") || failed != (s.attribute("error.type") != "") {
+			t.Errorf("%s: status %d, error %q", name, s.Status.Code, s.attribute("error.type"))
+		}
+		ids[s.attribute("gen_ai.tool.call.id")] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("the ids of calls are %v", ids)
+	}
+	for _, word := range []string{"plugh", "xyzzy", "print(6*7)", "Look it up"} {
+		if strings.Contains(collected.all.String(), word) {
+			t.Errorf("%s was told", word)
+		}
+	}
+}
+
+// TestTraceparent: a traceparent that is not as W3C's Trace Context 1 has it begins a new trace and is
+// no error; that of a later version counts as far as version 0 goes.
+func TestTraceparent(t *testing.T) {
+	g, done := traced(t, setup{reply: hello})
+	const zero16, zero32 = "0000000000000000", "00000000000000000000000000000000"
+	cases := []struct {
+		name, header string
+		same         bool // the span is of the trace of the header
+	}{
+		{"version 0", sampled, true},
+		{"none", "", false},
+		{"no members", "-", false},
+		{"version ff", "ff" + sampled[2:], false},
+		{"version in capitals", "CC" + sampled[2:], false},
+		{"version of a digit", sampled[1:], false},
+		{"version of three digits", "0" + sampled, false},
+		{"trace of zeros", "00-" + zero32 + "-" + remoteID + "-01", false},
+		{"parent of zeros", "00-" + traceID + "-" + zero16 + "-01", false},
+		{"trace in capitals", "00-" + strings.ToUpper(traceID) + "-" + remoteID + "-01", false},
+		{"parent in capitals", "00-" + traceID + "-" + strings.ToUpper(remoteID) + "-01", false},
+		{"trace too short", "00-" + traceID[1:] + "-" + remoteID + "-01", false},
+		{"trace too long", "00-0" + traceID + "-" + remoteID + "-01", false},
+		{"parent too short", "00-" + traceID + "-" + remoteID[1:] + "-01", false},
+		{"parent too long", "00-" + traceID + "-0" + remoteID + "-01", false},
+		{"flags too short", strings.TrimSuffix(sampled, "1"), false},
+		{"flags too long", sampled + "1", false},
+		{"flags of letters", strings.TrimSuffix(sampled, "01") + "zz", false},
+		{"no flags", strings.TrimSuffix(sampled, "-01"), false},
+		{"other separators", strings.ReplaceAll(sampled, "-", "_"), false},
+		{"version 0 with more", sampled + "-more", false},
+		{"a later version", "01" + sampled[2:], true},
+		{"a later version with more", "cc" + sampled[2:] + "-what-ever", true},
+		{"a later version with more in the flags", "cc" + sampled[2:] + ".what", false},
+		{"letters of no alphabet", "00-" + traceID + "-" + remoteID[1:] + "\xff-01", false},
+		{"long", strings.Repeat(sampled, 100), false},
+	}
+	for _, c := range cases {
+		if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":1}`, "Traceparent", c.header); r.status != http.StatusOK {
+			t.Errorf("%s: %d %s", c.name, r.status, r.body)
+		}
+	}
+	g.post("/v1/completions", `{"prompt":"a","max_tokens":1}`, "Traceparent", sampled, "Tracestate", strings.Repeat("key=value,", 1000))
+	spans := done().spans
+	if len(spans) != len(cases)+1 {
+		t.Fatalf("%d spans of %d requests", len(spans), len(cases)+1)
+	}
+	if state := spans[len(cases)].TraceState; len(state) > 512 || !strings.HasSuffix(state, "key=value") {
+		t.Errorf("of 10 kB of tracestate %d bytes: %s", len(state), state)
+	}
+	seen := map[string]bool{}
+	for i, c := range cases {
+		s := &spans[i]
+		if (s.TraceID == traceID) != c.same || (s.ParentSpanID == remoteID) != c.same || (!c.same && (s.ParentSpanID != "" || seen[s.TraceID])) {
+			t.Errorf("%s: trace %s, parent %q", c.name, s.TraceID, s.ParentSpanID)
+		}
+		if len(s.TraceID) != len(traceID) || s.TraceID == zero32 || s.SpanID == zero16 || seen[s.SpanID] {
+			t.Errorf("%s: trace %s, span %s", c.name, s.TraceID, s.SpanID)
+		}
+		seen[s.TraceID], seen[s.SpanID] = true, true
+	}
+}
+
 // TestTracingCut: a client that leaves ends its span, and those that are preempted tell of it.
 func TestTracingCut(t *testing.T) {
 	g, done := traced(t, setup{cost: 2 * time.Millisecond, info: runner.Info{BlockSize: 4, MaxSeqs: 8, MaxTokens: 64, MaxLen: 256, Groups: []runner.Group{{Blocks: 40}}}})
 	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+"/v1/completions", strings.NewReader(`{"prompt":"a","max_tokens":100}`))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+"/v1/completions", strings.NewReader(`{"prompt":"a","max_tokens":100,"stream":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	time.AfterFunc(50*time.Millisecond, cancel)
-	if res, err := g.client.Do(req); err == nil {
-		res.Body.Close()
-		t.Fatal("the client did not leave")
+	res, err := g.client.Do(req) // it has begun to answer
+	if err != nil {
+		t.Fatal(err)
 	}
+	cancel()
+	res.Body.Close()
 	g.idle()
 	var clients sync.WaitGroup
 	for i := range 6 {

@@ -408,6 +408,7 @@ func weatherPeer(t *testing.T, inside func()) *mcptest.Peer {
 // TestResponseMCPCalls: a server of any name; what may be called of it, calls that wait for the
 // client's word, and servers that are down from the start or from the middle.
 func TestResponseMCPCalls(t *testing.T) {
+	t.Parallel() // it waits
 	var played stage
 	peer := weatherPeer(t, func() {})
 	box := runs(t, nil, registry.Config{Servers: []string{peer.Address, "gone=127.0.0.1:1"}})

@@ -32,6 +32,15 @@ import (
 	"ossian/internal/tools/python"
 )
 
+// format is gpt-oss's, of any number of models at once.
+var format = sync.OnceValue(func() chat.Format {
+	made, err := chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: harmony(), Stops: []int32{200_002, 200_012}})
+	if err != nil {
+		panic(err)
+	}
+	return made
+})
+
 // harmony is gpt-oss's tokenizer: loading it takes a while, so once.
 var harmony = sync.OnceValue(func() *token.BPE {
 	tok, err := token.Harmony()
@@ -154,9 +163,7 @@ func start(t testing.TB, u setup) *rig {
 	}
 	f := u.format
 	if f == nil {
-		if f, err = chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: tok, Stops: []int32{200_002, 200_012}}); err != nil {
-			t.Fatal(err)
-		}
+		f = format()
 	}
 	if u.names == nil {
 		u.names = []string{"test-model", "alias/of it"}

@@ -19,8 +19,9 @@ type exposition struct {
 	age    time.Duration // at most, of a text that is given again; 0 = each is made anew
 	clock  func() time.Time
 
-	mu   sync.Mutex // guards made, and is held while a text is made: who comes meanwhile gets the same
+	mu   sync.Mutex // guards the rest, and is held while a text is made: who comes meanwhile gets the same
 	made map[string]*rendering
+	gzip *gzip.Writer // kept: a new one takes a megabyte; nil = none was needed yet
 }
 
 // mostFormats bounds the texts that are kept: clients say in many ways which format they like.
@@ -78,20 +79,25 @@ func (e *exposition) get(r *http.Request, packed bool) (found *rendering, body [
 		return found, found.text.Bytes()
 	}
 	if found.packed == nil {
-		found.packed = pack(found.text.Bytes())
+		found.packed = e.pack(found.text.Bytes())
 	}
 	return found, found.packed
 }
 
-// pack returns a text as gzip, as fast as it can be made.
-func pack(text []byte) []byte {
+// pack returns a text as gzip, as fast as it can be made; e.mu is held.
+func (e *exposition) pack(text []byte) []byte {
 	var out bytes.Buffer
-	to, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
-	if err == nil {
-		_, err = to.Write(text)
+	var err error
+	if e.gzip == nil {
+		e.gzip, err = gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	} else {
+		e.gzip.Reset(&out)
 	}
 	if err == nil {
-		err = to.Close()
+		_, err = e.gzip.Write(text)
+	}
+	if err == nil {
+		err = e.gzip.Close()
 	}
 	if err != nil {
 		panic(err) // memory takes all, and there is such a level

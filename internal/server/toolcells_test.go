@@ -200,6 +200,7 @@ func TestChatDemoCell(t *testing.T) {
 
 // TestChatToolTime: a call that does not end is ended, and the model says so.
 func TestChatToolTime(t *testing.T) {
+	t.Parallel() // it waits
 	var played performance
 	set := map[limits.ID]int64{limits.ToolTime: 2000}
 	box := runs(t, set, registry.Config{Servers: []string{"demo"}, Demo: registry.Demo{Browser: "corpus", Corpus: site(t)}})
@@ -246,6 +247,7 @@ func TestChatMCPCell(t *testing.T) {
 // TestChatMCPCalls: a server of any name, of whose tools one fails; what may be called of it, and
 // what becomes of a chat whose server is down.
 func TestChatMCPCalls(t *testing.T) {
+	t.Parallel() // it waits
 	var played performance
 	peer := mcptest.Serve(t, "weather", "http", "", mcptest.Tool{Name: "now", Description: "Weather now.", Call: func(string) (string, bool) { return "rain", false }},
 		mcptest.Tool{Name: "later", Description: "Weather later.", Call: func(string) (string, bool) { return "no such day", true }})

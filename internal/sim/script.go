@@ -7,6 +7,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"ossian/internal/runner"
@@ -275,10 +276,10 @@ func (s *Script) play(st *step, number, place int, history []int32) (int32, erro
 	if err != nil {
 		return 0, err
 	}
-	// The next larger id that the mask allows.
-	id, mask := want, row.MaskAt(place)
-	for mask != nil && mask[id/64]>>(id%64)&1 == 0 {
-		if id = (id + 1) % int32(s.info.Vocab); id == want {
+	id := want
+	if mask := row.MaskAt(place); mask != nil {
+		var some bool
+		if id, some = nextAllowed(mask, want, int32(s.info.Vocab)); !some {
 			return 0, errors.New("mask allows nothing")
 		}
 	}
@@ -286,6 +287,26 @@ func (s *Script) play(st *step, number, place int, history []int32) (int32, erro
 		st.report(number, want, id, p.TopLogprobs, s.info)
 	}
 	return id, nil
+}
+
+// nextAllowed returns the id itself if a mask allows it, else the next larger one that it does, behind
+// the last of the vocabulary the first; some = there is one.
+func nextAllowed(mask []uint64, id, vocab int32) (found int32, some bool) {
+	if found, some = firstAllowed(mask, id, vocab); !some {
+		found, some = firstAllowed(mask, 0, id)
+	}
+	return found, some
+}
+
+// firstAllowed returns the smallest id from one on and below another that a mask allows.
+func firstAllowed(mask []uint64, from, below int32) (found int32, some bool) {
+	for id := from; id < below; id = (id/64 + 1) * 64 {
+		if word := mask[id/64] >> (id % 64); word != 0 {
+			id += int32(bits.TrailingZeros64(word))
+			return id, id < below
+		}
+	}
+	return 0, false
 }
 
 // next returns the prescribed id.

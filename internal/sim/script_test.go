@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,31 @@ func open(t *testing.T, cfg Config) *Script {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// The next id that a mask allows is that of a walk from id to id, also where the vocabulary ends within
+// a word whose other bits are set.
+func TestNextAllowed(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := range 20_000 {
+		vocab := 1 + rng.Int32N(300)
+		mask := make([]uint64, (vocab+63)/64)
+		for range rng.IntN(4) * rng.IntN(4) {
+			id := rng.IntN(64 * len(mask))
+			mask[id/64] |= 1 << (id % 64)
+		}
+		id := rng.Int32N(vocab)
+		want, some := id, false
+		for range vocab {
+			if some = mask[want/64]>>(want%64)&1 == 1; some {
+				break
+			}
+			want = (want + 1) % vocab
+		}
+		if got, is := nextAllowed(mask, id, vocab); is != some || some && got != want {
+			t.Fatalf("case %d: %d, %v from %d of %d in %x; want %d, %v", n, got, is, id, vocab, mask, want, some)
+		}
+	}
 }
 
 func TestRunner(t *testing.T) {

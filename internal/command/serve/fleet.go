@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"ossian/internal/chat"
 	"ossian/internal/ckpt"
 	"ossian/internal/config"
 	"ossian/internal/host"
@@ -34,7 +35,8 @@ func newFleet(cfg *config.Config, version string, log *slog.Logger, counters *me
 		names := servedNames(own)
 		cards = append(cards, host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: own.MaxModelLen})
 		f.loaders[names[0]] = &loader{cfg: own, log: log, metrics: counters, name: names[0], version: version, room: shared,
-			waiting: func() int { return f.host.Waiting(names[0]) }, several: len(cfg.Models) > 1}
+			waiting: func() int { return f.host.Waiting(names[0]) }, several: len(cfg.Models) > 1,
+			show: func(format chat.Format) { f.host.Show(names[0], format) }}
 	}
 	var err error
 	f.host, err = host.New(host.Config{Resident: cfg.Resident, Turn: cfg.Limits.Time(limits.ModelTurn), Queue: int(cfg.Limits[limits.Queue]), Final: changed, Log: log,

@@ -41,6 +41,10 @@ type loader struct {
 	room    *room
 	waiting func() int // requests for the model
 	several bool       // there are other models
+	shown   bool       // show was called by check: it is not done again whenever models change places
+
+	// show tells the host how conversations with the model are written, as soon as that is known.
+	show func(chat.Format)
 }
 
 // load returns the model with all that has to be closed behind it.
@@ -71,7 +75,8 @@ func (ld *loader) load(ctx context.Context) (hosted *host.Model, err error) {
 }
 
 // check finds out what can be without reading a weight: whether the model is there and has room,
-// and how long its context is. Its metrics are there from then on.
+// how long its context is, and, the first time, what its template can do. Its metrics are there from
+// then on.
 func (ld *loader) check() (maxLen int, err error) {
 	cfg := *ld.cfg
 	checkpoint, err := load.StartModel(cfg.Model)
@@ -90,6 +95,14 @@ func (ld *loader) check() (maxLen int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if !ld.shown {
+		format, err := ld.text(checkpoint)
+		if err != nil && !errors.Is(err, chat.ErrNoTemplate) {
+			return 0, err
+		}
+		ld.show(format)
+		ld.shown = true
+	}
 	ld.metrics.Announce(ld.name, planned.Limits.MaxLen, ld.waiting)
 	return planned.Limits.MaxLen, nil
 }
@@ -107,8 +120,8 @@ func (ld *loader) loadFrom(ctx context.Context, checkpoint *ckpt.Model) (*host.M
 	var loading *load.Loading
 	var planned plan.Plan
 	readText := func() (err error) {
-		if err = checkpoint.Finish(); err == nil {
-			format, err = ld.format(checkpoint)
+		if format, err = ld.format(checkpoint); err == nil {
+			ld.show(format)
 		}
 		return err
 	}
@@ -151,9 +164,18 @@ func (ld *loader) loadFrom(ctx context.Context, checkpoint *ckpt.Model) (*host.M
 	return hosted, nil
 }
 
+// text makes a checkpoint's tokenizer and returns how conversations are written. The error may be
+// chat.ErrNoTemplate.
+func (ld *loader) text(checkpoint *ckpt.Model) (chat.Format, error) {
+	if err := checkpoint.Finish(); err != nil {
+		return nil, err
+	}
+	return load.ChatFormat(checkpoint, ld.cfg.Template)
+}
+
 // format is how conversations with a model are written; nil = there is no chat.
 func (ld *loader) format(checkpoint *ckpt.Model) (chat.Format, error) {
-	format, err := load.ChatFormat(checkpoint, ld.cfg.Template)
+	format, err := ld.text(checkpoint)
 	if errors.Is(err, chat.ErrNoTemplate) {
 		ld.log.Warn("no chat: the checkpoint has no template; completions work, --chat-template names one", "model", ld.name)
 		return nil, nil

@@ -165,6 +165,47 @@ func counters(t testing.TB, url, begins string) map[string]float64 {
 	return found
 }
 
+// TestCapabilities: the list says the same of what a model can do whether it is in memory or not:
+// clients that choose one by it need not have it loaded before.
+func TestCapabilities(t *testing.T) {
+	t.Chdir(t.TempDir())
+	commandtest.WriteModel(t, "qwen3-tiny", "other", synth.Options{})
+	commandtest.WriteModel(t, "llama-tiny", "plain", synth.Options{})
+	url := commandtest.Serve(t, root(), "./other", "--model", "tiny=ossian-tiny", "--model", "plain=./plain", "--limit", "model-turn=20ms")
+	list := func() (all string) {
+		reply, err := http.Get(url + "/v1/models")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		var got struct {
+			Data []struct {
+				ID           string
+				Capabilities []string
+			}
+		}
+		if err := json.NewDecoder(reply.Body).Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		for _, model := range got.Data {
+			all += fmt.Sprint(model.ID, model.Capabilities)
+		}
+		return all
+	}
+	const want = "other[completion chat]./other[completion chat]tiny[completion chat tools]plain[completion chat]"
+	if got := list(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, model := range []string{"tiny", "plain", "other"} {
+		if status, reply, _ := send(t, url+"/v1/completions", `{"model":"`+model+`","prompt":"x","max_tokens":1}`); status != http.StatusOK {
+			t.Fatalf("%d %s", status, reply)
+		}
+		if got := list(); got != want {
+			t.Errorf("%s was loaded: %s, want %s", model, got, want)
+		}
+	}
+}
+
 // TestSeveralModels: what clients see of models that are in memory or not, of one that cannot be
 // loaded, and a conversation that goes on with another model.
 func TestSeveralModels(t *testing.T) {
