@@ -28,11 +28,12 @@ func TestRun(t *testing.T) {
 	var records []cost.Record
 	add := func(kernel, shape string, tokens int) {
 		r := cost.Record{Card: "H200", Kernel: kernel, Shape: shape, Tokens: tokens}
-		if r.Work, err = cost.ParseWork(kernel, shape, tokens); err != nil {
+		r.Works = make([]cost.Work, 1)
+		if r.Works[0], err = cost.ParseWork(kernel, shape, tokens); err != nil {
 			t.Fatal(err)
 		}
-		seconds, _ := truth.Seconds(&card, &r.Work)
-		r.Micros = 1e6 * (seconds + truth.Gap)
+		seconds, _ := r.Seconds(&card, &truth)
+		r.Micros = 1e6 * seconds
 		records = append(records, r)
 	}
 	for _, shape := range []string{"rows=512 cols=2880", "rows=24576 cols=4096", "rows=201088 cols=2880"} {
@@ -54,7 +55,7 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(path, folder, &report); err != nil {
+	if err := run(path, folder, "", true, &report); err != nil {
 		t.Fatal(err)
 	}
 	written, err := os.ReadFile(filepath.Join(folder, "h200.json"))
