@@ -41,7 +41,7 @@ var notRun = map[string]string{
 	"$ export ANTHROPIC_BASE_URL=http://127.0.0.1:8000 ANTHROPIC_API_KEY=none":                                                "needs a program of another's",
 	"$ _tools/cuda/gpu.sh pack out/gpu":                                                                                       "builds three programs, tens of megabytes",
 	"$ export OPENAI_API_KEY=… HF_TOKEN=…":                                                                                    "needs a server of a large model, and data sets of others",
-	"$ tar -xzf gpu.tar.gz && gpu/gpu.sh run results":                                                                         "needs a GPU",
+	"$ tar -xJf gpu.tar.xz && gpu/gpu.sh run results":                                                                         "needs a GPU",
 	"$ make image VERSION=v1.2.3":                                                                                             "needs a registry; make image-check runs the image",
 	"$ sha256sum -c SHA256SUMS":                                                                                               "needs a release; the test of _tools/release makes and checks one",
 	"$ kubectl create secret generic ossian-keys --from-file=keys --from-file=scraper":                                        "needs a cluster",

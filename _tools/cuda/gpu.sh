@@ -3,7 +3,7 @@
 # minutes; every phase has a limit, a phase that fails is followed by the next one, and a table of
 # all phases ends it. It changes no clocks and resets nothing.
 #
-#   _tools/cuda/gpu.sh pack FOLDER       here: the programs and this script, and FOLDER.tar.gz of them
+#   _tools/cuda/gpu.sh pack FOLDER       here: the programs and this script, and FOLDER.tar.xz of them
 #   FOLDER/gpu.sh run OUT                there: results in OUT, the table on standard output
 #
 # Settings of run, in the environment: DEVICE=cuda:N, or emu for the emulator; MODELS="gpt-oss-20b
@@ -35,10 +35,10 @@ pack() {
   mkdir -p "$folder/ckpt/testdata" && cp -r internal/ckpt/testdata/reference "$folder/ckpt/testdata/" || exit 1 # where e2e.test looks
   test -d internal/cuda/testdata && cp -r internal/cuda/testdata "$folder/testdata"
   cp "$here/gpu.sh" "$folder/"
-  tar -C "$(dirname "$folder")" -c "$(basename "$folder")" | gzip -9 >"$folder.tar.gz" || exit 1
+  tar -C "$(dirname "$folder")" -c "$(basename "$folder")" | xz -T0 -6 >"$folder.tar.xz" || exit 1
   local size
-  size=$(stat -c %s "$folder.tar.gz")
-  echo "$folder.tar.gz: $size bytes"
+  size=$(stat -c %s "$folder.tar.xz")
+  echo "$folder.tar.xz: $size bytes"
   if test "$size" -gt 35000000; then
     echo "gpu.sh: more than 35 MB" >&2
     exit 1

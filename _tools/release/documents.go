@@ -117,7 +117,7 @@ func billOfMaterials(modules []module, page []part, program, version string) ([]
 		uses.DependsOn = append(uses.DependsOn, purl)
 	}
 	for _, p := range page {
-		purl := "pkg:npm/" + strings.Replace(p.name, "@", "%40", 1) + "@" + p.version
+		purl := p.purl()
 		bill.Components = append(bill.Components, component{Type: "library", Ref: purl, Name: p.name, Version: p.version, Purl: purl,
 			Licenses: licensedAs(p.ids()...), Properties: []property{{"integrity", p.integrity}}})
 		uses.DependsOn = append(uses.DependsOn, purl)

@@ -326,7 +326,11 @@ func checkDocuments(t *testing.T, out string, programs []string) {
 		}
 	}
 	for i, p := range page {
-		if got := bill.Components[1+len(linked)+i]; got.Purl != "pkg:npm/"+p.name+"@"+p.version || !strings.HasPrefix(got.Properties[0].Value, "sha512-") || !slices.Contains(got.Licenses, licensed{license{"MIT"}}) {
+		kind, digest, id := "pkg:npm/", "sha512-", "MIT"
+		if p.name == fontName {
+			kind, digest, id = "pkg:generic/", "sha256-", "Bitstream-Vera"
+		}
+		if got := bill.Components[1+len(linked)+i]; got.Purl != kind+p.name+"@"+p.version || !strings.HasPrefix(got.Properties[0].Value, digest) || !slices.Contains(got.Licenses, licensed{license{id}}) {
 			t.Errorf("component %+v, want %s %s with its licence", got, p.name, p.version)
 		}
 		if !strings.Contains(string(notices), p.name+" "+p.version+", in the page") {
@@ -350,6 +354,7 @@ func checkDocuments(t *testing.T, out string, programs []string) {
 func TestLicenceID(t *testing.T) {
 	for want, text := range map[string]string{
 		"MIT":              "Permission is hereby granted, free of\ncharge, to any person",
+		"Bitstream-Vera":   "Bitstream Vera is a trademark of Bitstream, Inc.\n\nPermission is hereby granted, free of charge, to any person",
 		"BSD-3-Clause":     "Redistribution and use in source and binary forms …\n * Neither the name of",
 		"BSD-2-Clause":     "Redistribution and use in source and binary forms, with or without",
 		"Apache-2.0":       "                Apache License\n  Version 2.0",

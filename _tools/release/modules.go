@@ -117,6 +117,7 @@ var licences = []struct{ id, says string }{
 	{"BSD-3-Clause", "Neither the name"},
 	{"BSD-3-Clause", "nor the names of"},
 	{"BSD-2-Clause", "Redistribution and use in source and binary forms"},
+	{"Bitstream-Vera", "Bitstream Vera is a trademark"}, // it says what MIT's says, too
 	{"MIT", "Permission is hereby granted, free of charge"},
 	{"ISC", "Permission to use, copy, modify, and/or distribute"},
 }

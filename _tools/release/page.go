@@ -2,6 +2,8 @@ package main
 
 import (
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,10 +14,25 @@ import (
 	"strings"
 )
 
-// A part is an npm package that is bundled into the page of ossian serve.
+// A part is what is bundled into the page of ossian serve: an npm package, or the font.
 type part struct {
 	name, version, licence string
-	integrity              string // its digest, as the lock file has it
+	integrity              string // of a package its digest, as the lock file has it; of the font that of the file
+	font                   bool
+}
+
+// The font of formulas, a part of DejaVu's, is in no registry of npm: it lies beside the sources.
+const (
+	fontName = "dejavu-math-tex-gyre"
+	fontFile = "_tools/web/src/formulas.woff2"
+)
+
+// purl is the package URL of a part.
+func (p part) purl() string {
+	if p.font {
+		return "pkg:generic/" + p.name + "@" + p.version
+	}
+	return "pkg:npm/" + strings.Replace(p.name, "@", "%40", 1) + "@" + p.version
 }
 
 // pageParts returns the parts of the page, by the licence texts that it comes with: of each a line
@@ -46,6 +63,13 @@ func pageParts() (all []part, err error) {
 		}
 		all = append(all, part{name: name, version: version, licence: licence})
 	}
+	at := slices.IndexFunc(all, func(p part) bool { return p.name == fontName })
+	font, err := os.ReadFile(fontFile)
+	if err != nil || at < 0 {
+		return nil, fmt.Errorf("%s: a licence of %s expected beside it (%v)", fontFile, fontName, err)
+	}
+	sum := sha256.Sum256(font)
+	all[at].font, all[at].integrity = true, "sha256-"+base64.StdEncoding.EncodeToString(sum[:])
 	return all, locked("_tools/web/package-lock.json", all)
 }
 
@@ -71,6 +95,11 @@ func locked(path string, parts []part) error {
 		return fmt.Errorf("%s: lock file of version %d, 3 expected", path, lock.Version)
 	}
 	found := 0
+	for _, p := range parts {
+		if p.font {
+			found++
+		}
+	}
 	for place, p := range lock.Packages {
 		if place == "" || p.Dev {
 			continue
@@ -94,7 +123,7 @@ func locked(path string, parts []part) error {
 func (p part) ids() (ids []string) {
 	flat := strings.ToLower(strings.Join(strings.Fields(p.licence), " "))
 	for _, known := range licences {
-		if strings.Contains(flat, strings.ToLower(known.says)) && !slices.Contains(ids, known.id) && !(known.id == "BSD-2-Clause" && slices.Contains(ids, "BSD-3-Clause")) {
+		if strings.Contains(flat, strings.ToLower(known.says)) && !slices.Contains(ids, known.id) && !(known.id == "BSD-2-Clause" && slices.Contains(ids, "BSD-3-Clause")) && !(known.id == "MIT" && slices.Contains(ids, "Bitstream-Vera")) {
 			ids = append(ids, known.id)
 		}
 	}

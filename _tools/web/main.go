@@ -64,7 +64,7 @@ func options(entries ...api.EntryPoint) api.BuildOptions {
 	return api.BuildOptions{
 		EntryPointsAdvanced: entries, Bundle: true, Format: api.FormatESModule, Target: api.ES2022,
 		JSX: api.JSXAutomatic, JSXImportSource: "preact", LogLevel: api.LogLevelWarning,
-		LegalComments: api.LegalCommentsNone, Charset: api.CharsetUTF8,
+		LegalComments: api.LegalCommentsNone, Charset: api.CharsetUTF8, Loader: map[string]api.Loader{".woff2": api.LoaderFile},
 	}
 }
 
@@ -73,7 +73,7 @@ func bundle() ([]file, error) {
 	build := options(api.EntryPoint{InputPath: "src/main.tsx", OutputPath: "page"}, api.EntryPoint{InputPath: "src/style.css", OutputPath: "style"})
 	build.Splitting, build.Metafile, build.Outdir = true, true, "ui"
 	build.MinifyWhitespace, build.MinifyIdentifiers, build.MinifySyntax = true, true, true
-	build.EntryNames, build.ChunkNames = "[name]-[hash]", "part-[hash]"
+	build.EntryNames, build.ChunkNames, build.AssetNames = "[name]-[hash]", "part-[hash]", "[name]-[hash]"
 	licences, err := licenceTexts()
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func document(files []file, first []string) (file, error) {
 	return file{Name: "index.html", content: text}, nil
 }
 
-// licenceTexts are those of all packages that are bundled, in one text.
+// licenceTexts are those of all packages that are bundled and of the font, in one text.
 func licenceTexts() ([]byte, error) {
 	text, err := os.ReadFile("package.json")
 	if err != nil {
@@ -198,6 +198,11 @@ func licenceTexts() ([]byte, error) {
 		}
 		fmt.Fprintf(&all, "%s %s\n\n%s\n\n\n", name, described.Dependencies[name], bytes.TrimSpace(bytes.ReplaceAll(licence, []byte("\r\n"), []byte("\n"))))
 	}
+	font, err := os.ReadFile("src/formulas.txt")
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(&all, "dejavu-math-tex-gyre 2.37\n\n%s\n", bytes.TrimSpace(font))
 	return all.Bytes(), nil
 }
 

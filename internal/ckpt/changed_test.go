@@ -106,7 +106,7 @@ func TestGuard(t *testing.T) {
 	if err := m.Guard(func() error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("the error itself is lost: %v", err)
 	}
-	if _, ok := errors.AsType[*ChangedError](m.Verify(t.Context(), nil)); !ok {
+	if _, ok := errors.AsType[*ChangedError](m.Verify(t.Context(), nil, nil)); !ok {
 		t.Error("looking for damage in what was cut off is no *ChangedError")
 	}
 }

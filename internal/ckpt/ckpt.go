@@ -110,7 +110,7 @@ func OpenFS(fsys fs.FS, name string) (*Model, error) {
 
 // newModel returns a model of which nothing is known yet.
 func newModel(path string) *Model {
-	return &Model{Path: path, BOS: -1, Special: map[string]string{}, stored: map[string]stored{}}
+	return &Model{Path: path, BOS: -1, Special: map[string]string{}, Params: map[string]tensor.Tensor{}, stored: map[string]stored{}}
 }
 
 // Finish makes the tokenizer of a model that Start has opened, and what depends on it; for

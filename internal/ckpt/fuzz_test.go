@@ -154,7 +154,7 @@ func openGGUFBytes(data []byte) error {
 	if err := errors.Join(m.Finish(), model.CheckParams(m.Spec, m.Params)); err != nil {
 		return err
 	}
-	return m.Verify(context.Background(), nil)
+	return m.Verify(context.Background(), nil, nil)
 }
 
 func FuzzConfig(f *testing.F) {

@@ -53,7 +53,7 @@ func TestOpenFamilies(t *testing.T) {
 				if m.Template == "" || len(m.Stops) == 0 || m.Special["eos_token"] == "" {
 					t.Errorf("%s: template %q, stops %v, special %v", m.Format, m.Template, m.Stops, m.Special)
 				}
-				if err := m.Verify(t.Context(), nil); err != nil {
+				if err := m.Verify(t.Context(), nil, nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -622,7 +622,7 @@ func TestOpenFS(t *testing.T) {
 			t.Errorf("%s can be dropped", p.Name)
 		}
 	}
-	if err := got.Verify(t.Context(), nil); err != nil {
+	if err := got.Verify(t.Context(), nil, nil); err != nil {
 		t.Error(err)
 	}
 	if err := got.Close(); err != nil {
@@ -653,7 +653,7 @@ func TestStart(t *testing.T) {
 		}
 		sameParams(t, m, want)
 		var wg sync.WaitGroup
-		wg.Go(func() { err = m.Verify(t.Context(), nil) })
+		wg.Go(func() { err = m.Verify(t.Context(), nil, nil) })
 		finished := m.Finish()
 		wg.Wait()
 		if err := errors.Join(err, finished, m.Finish()); err != nil {

@@ -24,24 +24,12 @@ const (
 // (formats.md 1, 2). Sub-directories are never looked at, but for that of named templates:
 // published repositories keep second copies of the weights there.
 func (m *Model) openDir() error {
-	config, err := m.small("config.json", maxConfig)
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(m.Path, "config.json")
-	if config == nil {
-		return m.notAModel("config.json")
-	}
-	spec, original, err := readConfig(file, config)
-	if err != nil {
-		return err
-	}
-	where, err := m.openShards()
+	config, original, where, err := m.begin(func(config []byte) ([]byte, error) { return config, nil })
 	if err != nil {
 		return err
 	}
 	// What is stored becomes what the Spec asks for.
-	spec.Name = filepath.Base(m.Path)
+	file, spec := filepath.Join(m.Path, "config.json"), m.Spec
 	assembler := newAssembler(where, m.stored)
 	assembler.spec = spec
 	for name, stored := range m.stored {
@@ -58,12 +46,11 @@ func (m *Model) openDir() error {
 	if m.Params, err = assembler.assemble(build); err != nil {
 		return err
 	}
-	m.Spec = spec
 	if spec.Tied {
 		assembler.used["lm_head.weight"] = true // writers may store the shared tensor twice
 	}
 	m.Unknown = assembler.unknown()
-	if err := m.checkLayers(filepath.Join(m.Path, "config.json")); err != nil {
+	if err := m.checkLayers(file); err != nil {
 		return err
 	}
 	if err := m.readTokenizer(); err != nil {
@@ -73,6 +60,38 @@ func (m *Model) openDir() error {
 		return cmp.Or(m.tokenize(), err) // of two damages the one that was read first
 	}
 	return nil
+}
+
+// OpenPart opens a directory that is a model beside another only, such as a head: Params are all of
+// its tensors under their own names, Spec is what the configuration says that translate makes of its.
+func OpenPart(path string, translate func(config []byte) ([]byte, error)) (*Model, error) {
+	part := newModel(path)
+	if _, _, _, err := part.begin(translate); err != nil {
+		return nil, errors.Join(err, part.Close())
+	}
+	for name, stored := range part.stored {
+		part.Params[name] = stored.view()
+	}
+	return part, nil
+}
+
+// begin reads the configuration, as translate makes it, and opens the safetensors files; where is
+// the file to name when a tensor is missing.
+func (m *Model) begin(translate func([]byte) ([]byte, error)) (config []byte, original bool, where string, err error) {
+	if config, err = m.small("config.json", maxConfig); err == nil && config == nil {
+		err = m.notAModel("config.json")
+	}
+	if err == nil {
+		config, err = translate(config)
+	}
+	if err == nil {
+		m.Spec, original, err = readConfig(filepath.Join(m.Path, "config.json"), config)
+	}
+	if err == nil {
+		m.Spec.Name = filepath.Base(m.Path)
+		where, err = m.openShards()
+	}
+	return config, original, where, err
 }
 
 // openShards opens the safetensors files and returns the file to name when a

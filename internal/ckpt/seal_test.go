@@ -26,7 +26,7 @@ func check(t testing.TB, path string) error {
 		return err
 	}
 	defer m.Close()
-	return m.Verify(t.Context(), nil)
+	return m.Verify(t.Context(), nil, nil)
 }
 
 // CKP-2: single-bit flips and truncations anywhere in a sealed checkpoint, its seal
@@ -117,14 +117,14 @@ func TestSealDiagnosis(t *testing.T) {
 		t.Fatal("the seal was not found")
 	}
 	var total int64
-	if err := m.Verify(t.Context(), func(done, all int64) { seen, total = append(seen, done), all }); err != nil {
+	if err := m.Verify(t.Context(), nil, func(done, all int64) { seen, total = append(seen, done), all }); err != nil {
 		t.Fatal(err)
 	}
 	if info, _ := os.Stat(path); total != info.Size() || !slices.IsSorted(seen) || seen[len(seen)-1] != total || len(seen) != 3 {
 		t.Errorf("progress %v of %d", seen, total)
 	}
 	flip(t, path, 5<<20, 1)
-	err := m.Verify(t.Context(), nil)
+	err := m.Verify(t.Context(), nil, nil)
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Kind != Damaged || e.File != path || e.Tensor != "filler" || e.Offset != 4<<20 || !strings.Contains(e.Problem, "bytes 4194304 to 8388608, which hold 1 tensors") {
 		t.Errorf("error %v", err)
@@ -182,7 +182,7 @@ func TestSealCancelled(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	m := mustOpen(t, dir)
-	if err := m.Verify(ctx, nil); !errors.Is(err, context.Canceled) {
+	if err := m.Verify(ctx, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -243,7 +243,7 @@ func BenchmarkVerify(b *testing.B) {
 	m := mustOpen(b, path)
 	b.SetBytes(256 << 20)
 	for b.Loop() {
-		if err := m.Verify(b.Context(), nil); err != nil {
+		if err := m.Verify(b.Context(), nil, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -282,7 +282,7 @@ func TestVerifyBut(t *testing.T) {
 		c := mustOpen(t, path)
 		elsewhere := map[string]bool{"embed": true, "layers.0.q": false}
 		read := func(elsewhere map[string]bool) (total int64, err error) {
-			err = c.VerifyBut(t.Context(), elsewhere, func(_, all int64) { total = all })
+			err = c.Verify(t.Context(), elsewhere, func(_, all int64) { total = all })
 			return total, err
 		}
 		all, err := read(nil)

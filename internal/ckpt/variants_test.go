@@ -63,7 +63,7 @@ func TestFloatExperts(t *testing.T) {
 			if len(got.Unknown) > 0 {
 				t.Errorf("unused: %v", got.Unknown)
 			}
-			if err := got.Verify(t.Context(), nil); err != nil {
+			if err := got.Verify(t.Context(), nil, nil); err != nil {
 				t.Error(err)
 			}
 			// GGUF has rows, gate and up apart; one of them may stay quantised.
@@ -141,7 +141,7 @@ func TestMixedTypes(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "mixed.gguf")
 			mustWrite(t, path, mixed.encode())
 			m := mustOpen(t, path)
-			if err := m.Verify(t.Context(), nil); err != nil {
+			if err := m.Verify(t.Context(), nil, nil); err != nil {
 				t.Error(err)
 			}
 			found := false
@@ -201,7 +201,7 @@ func TestNamedTemplates(t *testing.T) {
 	if err := Seal(t.Context(), dir, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := mustOpen(t, dir).Verify(t.Context(), nil); err != nil {
+	if err := mustOpen(t, dir).Verify(t.Context(), nil, nil); err != nil {
 		t.Error(err)
 	}
 	g := takeApart(t, writeSynth(t, "qwen3-tiny", synth.Options{Format: synth.GGUF}))

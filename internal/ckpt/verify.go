@@ -22,14 +22,10 @@ import (
 // With a seal it compares every byte of every file, at the speed of reading;
 // in any case it looks for values that no healthy model has: NaN and infinities in
 // vectors, in all MXFP4 scales of safetensors and in a sample of the rows of every
-// matrix. progress, which may be nil, is told bytes of the sealed files.
-func (m *Model) Verify(ctx context.Context, progress func(done, total int64)) error {
-	return m.VerifyBut(ctx, nil, progress)
-}
-
-// VerifyBut is Verify for whoever does not read the parameters in elsewhere from these
-// files: of them nothing is looked at but where a checksum covers other bytes as well.
-func (m *Model) VerifyBut(ctx context.Context, elsewhere map[string]bool, progress func(done, total int64)) error {
+// matrix. progress, which may be nil, is told bytes of the sealed files. Of parameters in
+// elsewhere, which are not read from these files, nothing is looked at but where a checksum covers
+// other bytes as well.
+func (m *Model) Verify(ctx context.Context, elsewhere map[string]bool, progress func(done, total int64)) error {
 	if m.Sealed {
 		if err := m.checkSeal(ctx, elsewhere, progress); err != nil {
 			return err

@@ -53,7 +53,10 @@ var (
 			return errOr(whole(raw, new(int), 1, 1), "only 1 is possible: there is one device, and nothing to split")
 		},
 		"max_model_len": func(s *speculation, raw json.RawMessage) error { return whole(raw, &s.DraftModelLen, 1, anyCount) },
-		"quantization":  func(s *speculation, raw json.RawMessage) error { return word(raw, &s.Quantization) },
+		"quantization": func(s *speculation, raw json.RawMessage) error {
+			s.note("quantization: the files of the model that guesses say how its weights are stored; --cpu-weights counts for it, too")
+			return word(raw, &s.Quantization)
+		},
 		"rejection_sample_method": func(s *speculation, raw json.RawMessage) error {
 			s.note("rejection_sample_method: a guess is kept where it is the id that would have been drawn without it, so answers stay the same")
 			return word(raw, new(string))
@@ -67,7 +70,7 @@ var (
 			return truth(raw, new(bool))
 		},
 		"adaptive":   func(s *speculation, raw json.RawMessage) error { return truth(raw, &s.Adaptive) },
-		"aux_offset": func(s *speculation, raw json.RawMessage) error { return offset(raw, &s.AuxOffset) },
+		"aux_offset": func(s *speculation, raw json.RawMessage) error { return whole(raw, &s.AuxOffset, 0, 1) },
 	}
 	speculationRenamed = map[string]string{
 		"tensor_parallel_size": "draft_tensor_parallel_size", "speculative_model": "model", "draft_model": "model",
@@ -84,7 +87,7 @@ func speculative(text string) (*draft.Settings, []string, error) {
 	if text == "" {
 		return nil, nil, nil
 	}
-	s := &speculation{Settings: draft.Settings{CachedRequests: 10_000, Factor: 1, MinTokenProb: 0.1, Adaptive: true, AuxOffset: "measure"}}
+	s := &speculation{Settings: draft.Settings{CachedRequests: 10_000, Factor: 1, MinTokenProb: 0.1, Adaptive: true}}
 	if err := json.Unmarshal([]byte(text), &s.given); err != nil || s.given == nil {
 		return nil, nil, errors.New(speculationExample)
 	}
@@ -202,16 +205,6 @@ func truth(raw json.RawMessage, to *bool) error {
 	return nil
 }
 
-// offset reads 0, 1 or "measure".
-func offset(raw json.RawMessage, to *string) error {
-	switch text := strings.Trim(string(raw), `"`); text {
-	case "0", "1", "measure":
-		*to = text
-		return nil
-	}
-	return fmt.Errorf(`0, 1 or "measure" expected, found %.40s`, raw)
-}
-
 // batches reads rows of the first and last number of sequences, and the guesses of each.
 func batches(raw json.RawMessage) (out []draft.BatchLimit, err error) {
 	var rows [][]int
@@ -237,13 +230,4 @@ func errOr(err error, words string) error {
 		return errors.New(words)
 	}
 	return nil
-}
-
-// Guessable returns an error for methods that are read and not there yet.
-func (s *Settings) Guessable() error {
-	if s.Speculation == nil || s.Speculation.Lookup() {
-		return nil
-	}
-	method := cmp.Or(s.Speculation.Method, "of "+s.Speculation.Draft)
-	return fmt.Errorf("--speculative-config: method %s is not there yet: no head or small model guesses; methods suffix and ngram guess from text", method)
 }

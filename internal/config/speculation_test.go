@@ -10,8 +10,8 @@ import (
 
 // What is left out has defaults, by method.
 func TestSpeculation(t *testing.T) {
-	suffix := draft.Settings{Method: draft.Suffix, Tokens: 7, Shortest: 2, Factor: 1, MinTokenProb: 0.1, CachedRequests: 10_000, Adaptive: true, AuxOffset: "measure"}
-	ngram := draft.Settings{Method: draft.NGram, Tokens: 7, Shortest: 5, Longest: 5, Adaptive: true, AuxOffset: "measure"}
+	suffix := draft.Settings{Method: draft.Suffix, Tokens: 7, Shortest: 2, Factor: 1, MinTokenProb: 0.1, CachedRequests: 10_000, Adaptive: true}
+	ngram := draft.Settings{Method: draft.NGram, Tokens: 7, Shortest: 5, Longest: 5, Adaptive: true}
 	with := func(s draft.Settings, change func(*draft.Settings)) *draft.Settings { change(&s); return &s }
 	head := func(s *draft.Settings) { s.Method, s.Draft, s.Tokens = draft.EAGLE3, "a/head", 3 }
 	for text, want := range map[string]*draft.Settings{
@@ -38,7 +38,7 @@ func TestSpeculation(t *testing.T) {
 		`{"method": "eagle3", "model": "a/head"}`: with(suffix, head),
 		`{"method": "eagle3", "model": "a/head", "draft_tensor_parallel_size": 1, "aux_offset": 1, "max_model_len": 2048, "quantization": "fp8"}`: with(suffix, func(s *draft.Settings) {
 			head(s)
-			s.AuxOffset, s.DraftModelLen, s.Quantization = "1", 2048, "fp8"
+			s.AuxOffset, s.DraftModelLen, s.Quantization = 1, 2048, "fp8"
 		}),
 		`{"method": "draft_model", "model": "a/small"}`: with(suffix, func(s *draft.Settings) { s.Method, s.Draft = draft.Model, "a/small" }),
 		`{"model": "a/head"}`:                           with(suffix, func(s *draft.Settings) { s.Method, s.Draft = "", "a/head" }),
@@ -70,7 +70,7 @@ func TestSpeculationErrors(t *testing.T) {
 		`{"draft_tensor_parallel_size": 2}`:       `draft_tensor_parallel_size: only 1 is possible`,
 		`{"prompt_lookup_max": 65}`:               `prompt_lookup_max: a whole number from 1 to 64 expected`,
 		`{"adaptive": "yes"}`:                     `adaptive: true or false expected`,
-		`{"aux_offset": 2}`:                       `aux_offset: 0, 1 or "measure" expected`,
+		`{"aux_offset": 2}`:                       `aux_offset: a whole number from 0 to 1 expected`,
 		`{"method": "eagle3"}`:                    `method eagle3 needs model`,
 		`{"method": "draft_model"}`:               `method draft_model needs model`,
 		`{"method": "suffix", "model": "x"}`:      `method suffix guesses without a model`,
@@ -128,7 +128,7 @@ func TestSpeculationForms(t *testing.T) {
 func FuzzSpeculation(f *testing.F) {
 	f.Add(`{"method":"ngram","prompt_lookup_max":4}`)
 	f.Add(`{"num_speculative_tokens_per_batch_size":[[1,4,7],[5,16,0]]}`)
-	f.Add(`{"model":"x","aux_offset":"1"}`)
+	f.Add(`{"model":"x","aux_offset":1}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		s, _, err := speculative(text)
 		if err != nil || s == nil {

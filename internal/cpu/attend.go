@@ -16,8 +16,10 @@ const (
 	// neither chunking nor threads move a rounding (models.md 5.1).
 	splitKeys = 256
 	// tileQueries is about how many queries of a kv head, of neighbouring tokens,
-	// share each read of a key or value; tileTokens is the most tokens.
-	tileQueries, tileTokens = 32, 16
+	// share each read of a key or value; tileTokens is the most tokens. Where keys and values are
+	// packed for them, packedQueries and packedTokens.
+	tileQueries, tileTokens     = 32, 16
+	packedQueries, packedTokens = 128, 64
 	// fetchKeys is how many keys ahead memory is asked for keys, then values: blocks lie
 	// scattered, and what comes from memory takes longer than a block is used.
 	fetchKeys = 64
@@ -88,7 +90,12 @@ func (a *attention) reserve(d *Device) (err error) {
 func (d *Device) group() int { return d.spec.Heads / d.spec.KVHeads }
 
 // tileTokens is how many tokens of a row make a tile.
-func (d *Device) tileTokens() int { return min(max(tileQueries/d.group(), 1), tileTokens) }
+func (d *Device) tileTokens() int {
+	if d.packs() {
+		return min(max(packedQueries/d.group(), 1), packedTokens)
+	}
+	return min(max(tileQueries/d.group(), 1), tileTokens)
+}
 
 // pieceLen is the length of a piece of one token.
 func (d *Device) pieceLen() int { return d.group() * (d.spec.HeadDim + 2) }
@@ -284,16 +291,17 @@ func (d *Device) attendMerge(_, chunk int) {
 // attendPiece computes, for the queries of a kv head of the tokens begin..end-1 of a
 // tile, those that see keys of the split, the attention over these keys.
 func (d *Device) attendPiece(worker int, tile queryTile, head, split int, out piece) (begin, end int) {
-	seen := func(token int) (from, to int) {
-		from, to = d.keys(tile.first + token)
-		return max(from, split*splitKeys), min(to, (split+1)*splitKeys)
-	}
+	seen := func(token int) (from, to int) { return d.sees(tile, token, split) }
 	visible := func(token int) bool { from, to := seen(token); return from < to }
 	// A window hides early keys from the tile's later tokens, causality late ones from its
 	// earlier tokens: those that see some of the split are neighbours.
 	for begin = 0; !visible(begin); begin++ {
 	}
 	for end = tile.count; !visible(end - 1); end-- {
+	}
+	if d.packs() {
+		d.attendPacked(&d.workers[worker], tile, begin, end, head, split, out)
+		return begin, end
 	}
 	mem := &d.workers[worker]
 	dim, group := d.spec.HeadDim, d.group()
@@ -337,6 +345,12 @@ func (d *Device) attendPiece(worker int, tile queryTile, head, split int, out pi
 	return begin, end
 }
 
+// sees returns the keys of a split that token i of a tile sees; none if they are not in order.
+func (d *Device) sees(tile queryTile, i, split int) (from, to int) {
+	from, to = d.keys(tile.first + i)
+	return max(from, split*splitKeys), min(to, (split+1)*splitKeys)
+}
+
 // gatherScales fills mem.scales for the keys and values lo..hi-1, if they have scales.
 func (d *Device) gatherScales(mem *scratch, tile queryTile, head, lo, hi int) {
 	if mem.scales == nil {
@@ -358,11 +372,7 @@ func (d *Device) gatherScales(mem *scratch, tile queryTile, head, lo, hi int) {
 // keys lo..hi-1, also where a token does not see the key; scales are left out.
 func (d *Device) scoreKeys(mem *scratch, tile queryTile, begin, end, head, lo, hi int) {
 	dim, group := d.spec.HeadDim, d.group()
-	scale := float32(1 / math.Sqrt(float64(dim)))
-	for token := begin; token < end; token++ {
-		query := d.op.x.row(tile.first + token)[head*group*dim:][:group*dim]
-		kern.Times(d.opt.Level, mem.queries[token*group*dim:][:group*dim], query, scale)
-	}
+	d.scaleQueries(mem, tile, begin, end, head)
 	queries, keys := mem.queries[begin*group*dim:end*group*dim], &d.kv[d.op.layer].k
 	// The keys of a block lie in one piece: a call for each.
 	for key := lo; key < hi; {
@@ -382,6 +392,16 @@ func (d *Device) scoreKeys(mem *scratch, tile queryTile, begin, end, head, lo, h
 			kern.Scores(d.opt.Level, dst, splitKeys, queries, (end-begin)*group, dim, keys.half[at:], dim, run, &ahead.half[next])
 		}
 		key += run
+	}
+}
+
+// scaleQueries fills mem.queries for the tokens begin..end-1 of a tile.
+func (d *Device) scaleQueries(mem *scratch, tile queryTile, begin, end, head int) {
+	dim, group := d.spec.HeadDim, d.group()
+	scale := float32(1 / math.Sqrt(float64(dim)))
+	for token := begin; token < end; token++ {
+		query := d.op.x.row(tile.first + token)[head*group*dim:][:group*dim]
+		kern.Times(d.opt.Level, mem.queries[token*group*dim:][:group*dim], query, scale)
 	}
 }
 

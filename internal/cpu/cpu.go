@@ -6,7 +6,8 @@
 // threads, whatever blocks hold its keys and values and whichever vector instructions of the
 // machine compute. Portable Go rounds some sums otherwise, and the precision of activations
 // counts, which is why both are in Name; the type of cached keys and values moves them too,
-// and machines sum products of BF16 in one of two orders (kern/bf16.go).
+// machines sum products of BF16 in one of two orders (kern/bf16.go), and those with tiles round
+// what attention multiplies (attendtiles.go).
 //
 // Workers spin for a short while between operations. A program that must stay
 // responsive meanwhile sets GOMAXPROCS to the number of threads + 1; this package

@@ -38,6 +38,8 @@ type Device struct {
 	epoch   uint64 // this write
 	attn    attention
 	last    *weight // multiplied last
+	lastTo  *buf    // where its results are
+	owed    owed    // a product that waits for its gate
 	experts experts
 	workers []scratch // [worker]; a chunk touches that of its worker only
 
@@ -54,13 +56,15 @@ type scratch struct {
 	then    pieceStart // what will probably be read after the piece at hand
 	history []int32    // [MaxLen]
 	sampler sample.Sampler
+	packing packing
 }
 
 // operands are the arguments of the operation that the pool is running: chunks
 // read them here because a closure for each call would be garbage in each step.
 type operands struct {
-	rows, per     int // rows in all, rows in a chunk
-	from          int // the first of step.wanted
+	rows, per     int     // rows in all, rows in a chunk
+	from          int     // the first of step.wanted, or of the columns that are written
+	picks         []int32 // rows of x; nil = each
 	f             func(worker, row int)
 	dst, x, y, z  *buf
 	w, w2         []float32
@@ -72,8 +76,9 @@ type operands struct {
 type bound struct {
 	chunk                                           func(worker, chunk int)
 	embed, norm, glu, rotate, store, route, combine func(worker, row int)
-	pick, sample, angles                            func(worker, row int)
+	pick, sample, angles, join                      func(worker, row int)
 	attend, attendSplit, attendMerge                func(worker, chunk int)
+	gate                                            func(dst, pairs []float32)
 }
 
 // A buf is an activation buffer, [cap, width] float32.
@@ -82,6 +87,7 @@ type buf struct {
 	width int
 	rows  int    // rows that the last operation wrote
 	epoch uint64 // changes with every write
+	owed  *owed  // what has to be computed before anybody looks at x or writes it; nil = nothing
 }
 
 func (b *buf) row(i int) []float32 { return b.x[i*b.width:][:b.width:b.width] }
@@ -129,8 +135,9 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, dry bool) (*Device, 
 func (d *Device) bind() {
 	d.run = bound{
 		chunk: d.chunk, embed: d.embedRow, norm: d.normRow, glu: d.gluRow, rotate: d.rotateRow, store: d.storeRow,
-		route: d.routeRow, combine: d.combineRow, pick: d.pickRow, sample: d.sampleRow, angles: d.anglesRow,
+		route: d.routeRow, combine: d.combineRow, pick: d.pickRow, sample: d.sampleRow, angles: d.anglesRow, join: d.joinRow,
 		attend: d.attendTile, attendSplit: d.attendSplit, attendMerge: d.attendMerge,
+		gate: d.gate,
 	}
 }
 
@@ -142,7 +149,7 @@ func (d *Device) reserve() error {
 	for i := range d.workers {
 		mem := &d.workers[i]
 		mem.sampler.Weights = d.weighIDs
-		var errs [5]error
+		var errs [6]error
 		mem.queries, errs[0] = carve[float32](&d.mem, queries*spec.HeadDim)
 		mem.scores, errs[1] = carve[float32](&d.mem, queries*splitKeys)
 		mem.pieces, errs[2] = carve[float32](&d.mem, 2*d.tileTokens()*d.pieceLen())
@@ -150,6 +157,7 @@ func (d *Device) reserve() error {
 		if d.cfg.KV == tensor.F8_E4M3 {
 			mem.scales, errs[4] = carve[float32](&d.mem, 2*splitKeys)
 		}
+		errs[5] = mem.packing.reserve(d)
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}
@@ -221,6 +229,9 @@ func (d *Device) chunk(worker, chunk int) {
 // at returns the buffer behind b, nil for none.
 func at(b model.Buf) *buf {
 	p, _ := b.(*buf)
+	if p != nil && p.owed != nil {
+		p.owed.settle()
+	}
 	return p
 }
 

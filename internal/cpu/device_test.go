@@ -9,6 +9,7 @@ import (
 	"ossian/internal/cpu/kern"
 	"ossian/internal/model"
 	"ossian/internal/model/devicetest"
+	"ossian/internal/model/modeltest"
 	"ossian/internal/tensor"
 )
 
@@ -90,5 +91,39 @@ func TestDevice(t *testing.T) {
 				devicetest.Run(t, s)
 			})
 		}
+	}
+}
+
+// Join copies rows, chosen or all, into some columns, also from a buffer of another device.
+func TestJoin(t *testing.T) {
+	spec, _ := modeltest.Tiny("llama", modeltest.Options{})
+	lim := tinyLimits(spec, 1)
+	var devices [2]*Device
+	var bufs [2]*buf
+	for i := range devices {
+		device, err := New(spec, lim, Config{Threads: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer device.Close()
+		made, err := device.Alloc(5, 3*(2-i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		devices[i], bufs[i] = device, made[0].(*buf)
+	}
+	wide, narrow := bufs[0], bufs[1]
+	for i := range narrow.x {
+		narrow.x[i] = float32(i)
+	}
+	narrow.wrote(4)
+	devices[0].Join(wide, 3, narrow, nil)
+	if wide.rows != 4 || wide.row(3)[3] != 9 || wide.row(3)[5] != 11 || wide.row(3)[2] != 0 || wide.row(4)[3] != 0 {
+		t.Errorf("every row: %d rows, %v", wide.rows, wide.x)
+	}
+	epoch := wide.epoch
+	devices[0].Join(wide, 0, narrow, []int32{3, 3, 0})
+	if wide.rows != 3 || wide.epoch == epoch || wide.row(0)[0] != 9 || wide.row(1)[2] != 11 || wide.row(2)[1] != 1 || wide.row(2)[3] != 6 {
+		t.Errorf("chosen rows: %d rows, %v", wide.rows, wide.x)
 	}
 }

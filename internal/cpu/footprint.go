@@ -51,10 +51,6 @@ func (m *Memory) add(t *tensor.Tensor, o kern.Options, file bool) {
 // surrounds the device. An embedding table that is not also the output projection
 // is not counted: a step touches a row of it for each token.
 func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]tensor.Tensor) (Memory, error) {
-	device, err := newDevice(s, lim, cfg, true)
-	if err != nil {
-		return Memory{}, err
-	}
 	for name, param := range params {
 		for _, part := range param.Typed() {
 			if block, _ := part.DType.Block(); part.Cols()%block != 0 {
@@ -62,7 +58,19 @@ func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]te
 			}
 		}
 	}
-	if _, err := model.NewDecoder(s, params, device, lim, nil); err != nil {
+	return Counted(s, lim, cfg, func(device *Device) error {
+		_, err := model.NewDecoder(s, params, device, lim, nil)
+		return err
+	})
+}
+
+// Counted is Footprint for what build makes on a device, which uploads and allocates only.
+func Counted(s *model.Spec, lim model.Limits, cfg Config, build func(*Device) error) (Memory, error) {
+	device, err := newDevice(s, lim, cfg, true)
+	if err != nil {
+		return Memory{}, err
+	}
+	if err := build(device); err != nil {
 		return Memory{}, err
 	}
 	return device.Memory(), nil
@@ -105,7 +113,8 @@ func (d *Device) Memory() Memory {
 }
 
 // heap is the Go memory that operations keep: int8 tiles of activations, 44 bytes for 32
-// elements, or rows in BF16, results of matrices of two types, and the samplers' candidates.
+// elements, or rows in BF16 and their sums, results of matrices of two types, and the samplers'
+// candidates.
 func (d *Device) heap() int64 {
 	spec, ffn := d.spec, &d.spec.FFN
 	dense := ffn.DenseInner
@@ -115,6 +124,9 @@ func (d *Device) heap() int64 {
 	elems, rounded := d.lim.MaxTokens*max(spec.Hidden, spec.QDim(), dense), 0
 	if d.used.Types[tensor.BF16] > 0 && d.rounds() {
 		rounded = d.opt.Level.BF16Bytes(elems)
+		if d.opt.Level == kern.AMX {
+			rounded += d.cfg.Threads * kern.SumsBytes
+		}
 	}
 	// A row of int8 for each row of activations, two where they are finer.
 	rows := func(stored bool) int {

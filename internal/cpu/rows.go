@@ -26,6 +26,26 @@ func (d *Device) normRow(_, i int) {
 	d.rmsNorm(d.op.dst.row(i), sum, d.op.w)
 }
 
+// Join implements model.Joiner.
+func (d *Device) Join(dst model.Buf, col int, x model.Buf, rows []int32) {
+	d.op.dst, d.op.x, d.op.from, d.op.picks = at(dst), at(x), col, rows
+	count := d.op.x.rows
+	if rows != nil {
+		count = len(rows)
+	}
+	d.each(count, d.op.x.width, d.run.join)
+	d.op.dst.wrote(count)
+}
+
+// joinRow copies a row of Join.
+func (d *Device) joinRow(_, i int) {
+	from := i
+	if d.op.picks != nil {
+		from = int(d.op.picks[i])
+	}
+	copy(d.op.dst.row(i)[d.op.from:], d.op.x.row(from))
+}
+
 // rmsNorm is dst = w·x/sqrt(mean(x²)+eps); dst may be x.
 func (d *Device) rmsNorm(dst, x, w []float32) {
 	mean := float64(kern.SumSq(d.opt.Level, x)) / float64(len(x))
@@ -33,7 +53,17 @@ func (d *Device) rmsNorm(dst, x, w []float32) {
 }
 
 // GLU implements model.Device.
-func (d *Device) GLU(dst, gateUp model.Buf) { d.glu(at(dst), at(gateUp)) }
+func (d *Device) GLU(dst, gateUp model.Buf) {
+	to := at(dst)
+	if d.gateOwed(to, gateUp) {
+		return
+	}
+	from := at(gateUp)
+	if d.lastTo == from && d.last != nil { // this matrix has a gate: next time they may be one
+		d.last.gated = true
+	}
+	d.glu(to, from)
+}
 
 // glu is GLU on buffers of this package.
 func (d *Device) glu(dst, gateUp *buf) {
@@ -45,11 +75,16 @@ func (d *Device) glu(dst, gateUp *buf) {
 
 // gluRow is GLU for row i.
 func (d *Device) gluRow(_, i int) {
+	d.gate(d.op.dst.row(i), d.op.x.row(i))
+}
+
+// gate is GLU for pairs of a row.
+func (d *Device) gate(dst, pairs []float32) {
 	if d.spec.FFN.Activation == model.SwiGLU {
-		kern.SwiGLUClamped(d.opt.Level, d.op.dst.row(i), d.op.x.row(i), model.SwiGLUAlpha, model.SwiGLULimit)
+		kern.SwiGLUClamped(d.opt.Level, dst, pairs, model.SwiGLUAlpha, model.SwiGLULimit)
 		return
 	}
-	kern.SwiGLU(d.opt.Level, d.op.dst.row(i), d.op.x.row(i))
+	kern.SwiGLU(d.opt.Level, dst, pairs)
 }
 
 // Rotate implements model.Device: models.md 1.3 and 2.2.

@@ -54,7 +54,12 @@ func tinyLimits(s *model.Spec, depth int) model.Limits {
 // the end of each chunk by position. prepare sees the device before the first step.
 func logitsOf(t *testing.T, s *model.Spec, params map[string]tensor.Tensor, cfg Config, ids []int32, chunk int, prepare func(*Device)) map[int][]float32 {
 	t.Helper()
-	lim := tinyLimits(s, 1)
+	return logitsWithin(t, s, params, tinyLimits(s, 1), cfg, ids, chunk, prepare)
+}
+
+// logitsWithin is logitsOf with other limits.
+func logitsWithin(t *testing.T, s *model.Spec, params map[string]tensor.Tensor, lim model.Limits, cfg Config, ids []int32, chunk int, prepare func(*Device)) map[int][]float32 {
+	t.Helper()
 	d, err := New(s, lim, cfg)
 	if err != nil {
 		t.Fatal(err)

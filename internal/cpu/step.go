@@ -144,6 +144,9 @@ func (d *Device) Begin(batch *runner.Batch) error {
 	if err := d.check(batch); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
+	if d.owed.to != nil { // by a step that was cut off
+		d.owed.cancel()
+	}
 	step := &d.step
 	n := len(batch.Tokens)
 	step.batch, step.began = batch, time.Now()

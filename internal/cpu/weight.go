@@ -14,6 +14,7 @@ type weight struct {
 	table  tensor.Tensor // AsTable, and AsTiedTable where the matrix is less exact
 	vector []float32     // AsVector
 	next   *kern.Matrix  // what was multiplied after it the last time; nil = that depends on the tokens
+	gated  bool          // the results of its last product were gated
 }
 
 // close frees the packed form.

@@ -162,15 +162,22 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// TestLinearWithoutBias holds that a missing bias adds nothing, not even a zero.
+// TestLinearWithoutBias holds that a missing bias adds nothing, not even a zero, in tiles of any size.
 func TestLinearWithoutBias(t *testing.T) {
-	r := newRig(t)
-	source, weights := encoded(t, tensor.BF16, []float32{-1, 1}, 2, 1)
-	x := newActivations(r, []float32{0}, 1)
-	got := runLinear(r, x, onCard(r, source, false), 0, 1)[0]
-	for i := range got {
-		if math.Abs(float64(got[i])) != 0 {
-			t.Errorf("%v · 0 = %v", weights[i], got[i])
+	rng := rand.New(rand.NewPCG(19, 20))
+	for _, dtype := range []tensor.DType{tensor.BF16, tensor.MXFP4HF, tensor.Q8_0} {
+		r := newRig(t)
+		const rows, cols, most = 40, 96, 17
+		source, weights := encoded(t, dtype, normals(rng, rows*cols, 1), rows, cols)
+		w, x := onCard(r, source, false), newActivations(r, normals(rng, most*cols, 1), cols)
+		for _, tokens := range []int{1, 9, most} {
+			for token, row := range runLinear(r, x, w, 0, tokens) {
+				want, bound := make([]float64, rows), make([]float64, rows)
+				for i := range want {
+					want[i], bound[i] = product(weights[i*cols:][:cols], x.rows[token], 0)
+				}
+				compare(t, fmt.Sprintf("%v, token %d of %d", dtype, token, tokens), row, want, bound)
+			}
 		}
 	}
 }

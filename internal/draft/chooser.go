@@ -10,6 +10,8 @@ import (
 // prompts, and how often guesses come true from those that were checked.
 type Chooser struct {
 	costs
+	passes   costs // of a model that guesses: of one guess for each of so many sequences
+	lastPass int   // costs.steps when it last did
 	adaptive bool
 	batches  []BatchLimit
 	sure     [sources][buckets]evidence
@@ -51,6 +53,7 @@ func (e *evidence) fade(share float64) {
 func NewChooser(adaptive bool) *Chooser {
 	c := &Chooser{adaptive: adaptive}
 	c.costs.tabulate()
+	c.passes.tabulate()
 	return c
 }
 

@@ -21,9 +21,10 @@ const (
 // costs are what steps of each size cost: what is usual times a scale learned at some sizes and
 // interpolated between them, so that a size never seen follows its neighbours.
 type costs struct {
-	sizes [len(points)]size
-	steps int                      // learned from
-	table [largestStep + 1]float64 // [tokens]; in seconds, or as usual if nothing is known
+	sizes    [len(points)]size
+	steps    int                      // learned from
+	measured bool                     // something is known, and the table in seconds
+	table    [largestStep + 1]float64 // [tokens]; in seconds, or as usual if nothing is known
 }
 
 // A size is what is known of steps with about points[i] tokens.
@@ -71,6 +72,7 @@ func (c *costs) known(size int) bool {
 // known, 1 if none is.
 func (c *costs) tabulate() {
 	below := -1
+	c.measured = false
 	for above := 0; above <= len(points); above++ {
 		if above < len(points) && !c.known(above) {
 			continue
@@ -85,6 +87,7 @@ func (c *costs) tabulate() {
 		for tokens := from; tokens <= to; tokens++ {
 			c.table[tokens] = usually[tokens] * c.between(below, above, tokens)
 		}
+		c.measured = c.measured || above < len(points)
 		below = above
 	}
 }

@@ -1,6 +1,6 @@
 // Package draft guesses what comes next in a sequence without a model: from earlier places of
 // the same sequence that end alike (Index), from outputs of finished requests (Store). It also
-// learns how many guesses pay (Chooser). Its users need not know how text repeats, what a step
+// learns how many guesses pay (Chooser), those of models that guess among them. Its users need not know how text repeats, what a step
 // costs or how often guesses were right.
 //
 // What is guessed never decides what is answered: a guess is kept where the draw of the target

@@ -33,7 +33,7 @@ type Settings struct {
 	Draft         string // name of the head or the small model; "" = none. Where Method is "" its files say which it is
 	DraftModelLen int    // max_model_len of it; 0 = the target's
 	Quantization  string // of it; "" = as stored
-	AuxOffset     string // 0, 1, measure: which hidden states a head was trained on
+	AuxOffset     int    // 0 or 1: added to the layers whose states a head names
 }
 
 // A BatchLimit bounds the guesses behind each sequence in steps with From to To sequences.
@@ -42,12 +42,23 @@ type BatchLimit struct{ From, To, Tokens int }
 // Lookup reports whether guesses come from text, without a model.
 func (s *Settings) Lookup() bool { return s.Method == NGram || s.Method == Suffix }
 
+// Sources returns where guesses come from.
+func (s *Settings) Sources() []Source {
+	switch {
+	case s.Lookup():
+		return []Source{FromIndex, FromStore}
+	case s.Method == EAGLE3:
+		return []Source{FromHead}
+	}
+	return []Source{FromModel}
+}
+
 // NewIndex returns the index of one sequence.
 func (s *Settings) NewIndex() *Index { return &Index{rule: s.rule()} }
 
 // NewStore returns the store of all sequences, nil where none is wanted.
 func (s *Settings) NewStore() *Store {
-	if s.CachedRequests == 0 {
+	if s.CachedRequests == 0 || !s.Lookup() {
 		return nil
 	}
 	store := NewStore(storedIDs, s.CachedRequests)

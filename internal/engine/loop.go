@@ -295,7 +295,7 @@ func (l *life) deliver(result *runner.Result) error {
 	if !l.lastEnd.IsZero() {
 		l.lastTook, l.lastTokens = took, step.tokens
 		if step.promptTokens == 0 {
-			l.sched.ObserveStep(step.tokens, took)
+			l.sched.ObserveStep(step.tokens, took-result.Guessing)
 		}
 	}
 	l.lastEnd = now

@@ -3,19 +3,21 @@ package engine
 import (
 	"slices"
 
+	"ossian/internal/draft"
 	"ossian/internal/sched"
 )
 
 // Stats is a snapshot for metrics. Its counters never fall.
 type Stats struct {
-	sched.Stats        // when the last step was launched or ended; what was accepted since then waits too
-	Accepted    uint64 // requests; probes are not counted, here and in the next three
-	Prompt      uint64 // prompt tokens of those that got a token
-	Cached      uint64 // of these, found in the prefix cache
-	Generated   uint64 // tokens given to streams
-	Stalls      int    // faults by which no step finished in time
-	Starts      int    // of the loop: 1 + restarts
-	MostGuesses int    // of a row; 0 = nothing is guessed
+	sched.Stats                // when the last step was launched or ended; what was accepted since then waits too
+	Accepted    uint64         // requests; probes are not counted, here and in the next three
+	Prompt      uint64         // prompt tokens of those that got a token
+	Cached      uint64         // of these, found in the prefix cache
+	Generated   uint64         // tokens given to streams
+	Stalls      int            // faults by which no step finished in time
+	Starts      int            // of the loop: 1 + restarts
+	MostGuesses int            // of a row; 0 = nothing is guessed
+	GuessedFrom []draft.Source // where guesses come from
 	StepCosts   StepCosts
 }
 
@@ -29,8 +31,9 @@ func (e *Engine) Stats() Stats {
 	stats := Stats{Stats: e.published, StepCosts: e.stepCosts}
 	stats.Groups = slices.Clone(stats.Groups)
 	e.publishing.Unlock()
-	if guesses := e.cfg.Sched.Guesses; guesses != nil && guesses.Settings.Lookup() {
+	if guesses := e.cfg.Sched.Guesses; guesses != nil && (guesses.Settings.Lookup() || e.info.Ahead > 0) {
 		stats.MostGuesses = min(guesses.Settings.Tokens, e.info.Lookahead)
+		stats.GuessedFrom = guesses.Settings.Sources()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"ossian/internal/chat"
-	"ossian/internal/draft"
 	"ossian/internal/engine"
 	"ossian/internal/metrics"
 	"ossian/internal/sample"
@@ -273,7 +272,7 @@ func guesses(stats *engine.Stats) metrics.Guesses {
 	}
 	of := &stats.Guesses
 	counted := metrics.Guesses{Most: stats.MostGuesses, Rows: of.Rows, AcceptedAt: of.AcceptedAt[:], StepCosts: make(map[int]float64)}
-	for _, source := range []draft.Source{draft.FromIndex, draft.FromStore} {
+	for _, source := range stats.GuessedFrom {
 		accepted, unchecked := of.Accepted[source], of.Unchecked[source]
 		counted.Sources = append(counted.Sources, metrics.GuessedFrom{Source: source.String(), Accepted: accepted, Unchecked: unchecked,
 			Refused: of.Guessed[source] - accepted - unchecked})

@@ -29,10 +29,11 @@ type Options struct {
 	NoVerify, Exact            bool
 	Activations                int
 
-	Seqs      int   // rows per step; 0 = 1. No flag, as of the others below: the command's own need
-	Lookahead int   // guesses that a row may carry
-	Blocks    []int // KV pool of each group; nil = what Seqs sequences of MaxLen need
-	Keep      int   // tokens by which a later prompt may fall back behind what was computed without starting over
+	Seqs      int    // rows per step; 0 = 1. No flag, as of the others below: the command's own need
+	Lookahead int    // guesses that a row may carry
+	Draft     *Draft // what guesses beside the model; nil = nothing does
+	Blocks    []int  // KV pool of each group; nil = what Seqs sequences of MaxLen need
+	Keep      int    // tokens by which a later prompt may fall back behind what was computed without starting over
 }
 
 // Flags adds the flags to a command's.
@@ -65,6 +66,7 @@ type Loading struct {
 	options    *Options
 	checkpoint *ckpt.Model
 	device     Device
+	drafter    drafter // nil = none
 	note       func(string)
 }
 
@@ -76,11 +78,20 @@ func (o *Options) Begin(checkpoint *ckpt.Model, note func(string)) (*Loading, er
 		return nil, err
 	}
 	device.keepPacked(checkpoint, o.Packed, !o.NoVerify, note)
-	return &Loading{options: o, checkpoint: checkpoint, device: device, note: note}, nil
+	beside, err := o.beginDraft(checkpoint, device, note)
+	if err != nil {
+		return nil, err
+	}
+	return &Loading{options: o, checkpoint: checkpoint, device: device, drafter: beside, note: note}, nil
 }
 
-// Cost returns what the device and the process around it take.
-func (l *Loading) Cost() plan.Cost { return l.device.Cost(l.checkpoint) }
+// Cost returns what the device and the process around it take, with what guesses beside the model.
+func (l *Loading) Cost() plan.Cost {
+	if l.drafter != nil {
+		return l.withDraft(l.device.Cost(l.checkpoint))
+	}
+	return l.device.Cost(l.checkpoint)
+}
 
 // Device returns the device as it is to be used.
 func (l *Loading) Device() Device { return l.device }
@@ -92,7 +103,10 @@ func (l *Loading) Prepare(ctx context.Context, status io.Writer) error {
 	if !l.options.NoVerify {
 		check = func(elsewhere map[string]bool) error { return Verify(ctx, l.checkpoint, elsewhere, status) }
 	}
-	return l.checkpoint.Guard(func() error { return l.device.prepare(ctx, check, l.bar(status), l.note) })
+	if err := l.checkpoint.Guard(func() error { return l.device.prepare(ctx, check, l.bar(status), l.note) }); err != nil || l.drafter == nil {
+		return err
+	}
+	return l.drafter.prepare(ctx, status)
 }
 
 // Open loads the model onto the device, which chooses how it uses the machine. It may be
@@ -113,7 +127,15 @@ func (l *Loading) Open(ctx context.Context, lim model.Limits, status io.Writer) 
 		}
 		return nil, choice, err
 	}
-	return &watched{opened, l.checkpoint}, choice, nil
+	target := &watched{opened, l.checkpoint}
+	if l.drafter == nil {
+		return target, choice, nil
+	}
+	both, err := l.openDraft(ctx, opened, target, lim, choice, status)
+	if err != nil {
+		return nil, choice, errors.Join(err, target.Close())
+	}
+	return both, choice, nil
 }
 
 // Unchanged returns a *ckpt.ChangedError if a file that the model is read from was cut or
@@ -177,7 +199,7 @@ func (o *Options) roomy(lim model.Limits) model.Limits {
 // shows progress and may be nil.
 func Verify(ctx context.Context, checkpoint *ckpt.Model, elsewhere map[string]bool, status io.Writer) error {
 	bar := terminal.NewLateProgress(status, "checking "+checkpoint.Spec.Name)
-	err := checkpoint.VerifyBut(ctx, elsewhere, bar.Report)
+	err := checkpoint.Verify(ctx, elsewhere, bar.Report)
 	bar.Done()
 	if _, damaged := errors.AsType[*ckpt.Error](err); damaged {
 		err = fmt.Errorf("%w; fetch the model again (ossian pull --force), or use it as it is with --no-verify", err)

@@ -38,7 +38,8 @@ type decoder struct {
 
 	qkv []Buf // [T,QDim], [T,KVDim], [T,KVDim]
 
-	flight int // launched and uncollected steps
+	flight int   // launched and uncollected steps
+	taps   *taps // what a head reads; nil = there is none
 }
 
 // NewDecoder uploads the parameters to dev and returns a runner that executes spec.
@@ -203,6 +204,7 @@ func (d *decoder) forward(wanted int) {
 	for i := range d.layers {
 		layer := &d.layers[i]
 		dev.AddNorm(d.normed, d.hidden, delta, layer.attnNorm)
+		d.taps.at(i, d.hidden)
 		dev.Linears(d.qkv, d.normed, layer.qkv, layer.qkvBias)
 		dev.Rotate(q, k, layer.qNorm, layer.kNorm)
 		dev.Store(i, k, v)
@@ -222,6 +224,8 @@ func (d *decoder) forward(wanted int) {
 	}
 	// Logits are large: they are made, and used up, for part tokens at a time.
 	dev.AddNorm(d.normed, d.hidden, delta, d.norm)
+	d.taps.at(len(d.layers), d.hidden)
+	d.taps.last(d.normed)
 	for from := 0; from < wanted; from += d.part {
 		dev.Select(d.picked, d.normed, from)
 		dev.Linear(d.logits, d.picked, d.head, nil)
@@ -255,6 +259,7 @@ func (d *decoder) Launch(b *runner.Batch) error {
 	if err := d.dev.Begin(b); err != nil {
 		return err
 	}
+	d.taps.begin(b)
 	d.forward(wanted(b))
 	if err := d.dev.End(); err != nil {
 		return err

@@ -29,6 +29,7 @@ type Footprint struct {
 	Connections int64 // of a server: what clients take besides their requests' bodies
 	Replies     int64 // of a server: what is put together before it is sent
 	Grammars    int64 // of a server: compiled forms of output, and the vocabulary as they see it
+	Draft       int64 // of all these, what a model takes that guesses beside another
 }
 
 // Total returns the sum of what has to fit into one memory.

@@ -31,6 +31,7 @@ type Info struct {
 	MaxLen    int     // tokens per sequence, prompt and output
 	Depth     int     // launched and uncollected batches, >= 1
 	Lookahead int     // guesses that a row may carry (Row.Guessed); 0 = none
+	Ahead     int     // most ids that the runner itself guesses behind a row (Row.Ahead); 0 = none
 }
 
 // A Group is a set of layers that share one pool of KV blocks.
@@ -60,6 +61,7 @@ type Row struct {
 	History     []int32    // prompt and output so far, for penalties and scripts; may lack tokens that are still pending
 	Mask        []uint64   // ids allowed after the last known token, one bit each; nil = all
 	Masks       [][]uint64 // [Guessed] ids allowed behind each guess, each as Mask; nil = Mask holds there too
+	Ahead       int        // a wish: guess so many ids behind the last one drawn (Result.Guesses); where nothing is drawn, be ready to. Needs a whole History
 }
 
 // MaskAt returns the mask of a place of the row: 0 is behind the last known token, 1 behind the
@@ -104,6 +106,18 @@ type Result struct {
 	Logprobs [][]sample.Logprob // [row]: of each id, one after another: itself first, then the most likely ones; nil when no row asked
 	Scores   [][]sample.Score   // [row]: one for each target; nil when no row has any
 	Elapsed  time.Duration
+
+	// What the runner itself believes comes next, for rows with Ahead: see Row.Guessed of the next step.
+	Guesses    [][]int32     // [row]: at most Ahead ids behind the last of Tokens; nil when it has guessed nothing
+	Guessing   time.Duration // that guessing took, beside Elapsed
+	GuessFault *GuessFault   // why nothing will be guessed any more, once; nil = it is as before
+}
+
+// A GuessFault is a panic or an error of what guesses. Nothing is guessed after it, and outputs are
+// as they would be.
+type GuessFault struct {
+	Value any
+	Stack []byte // nil = an error
 }
 
 // FirstBlock returns the index of the first block that a row starting at
@@ -201,6 +215,10 @@ func checkGuesses(row *Row, tokens []int32, info Info) error {
 		return fmt.Errorf("%d guesses in a row that does not sample", row.Guessed)
 	case row.Guessed > 0 && tokens[row.Len-1] == Pending:
 		return errors.New("a guess is pending")
+	case row.Ahead < 0:
+		return fmt.Errorf("guess %d ids ahead", row.Ahead)
+	case row.Ahead > 0 && len(row.History) < row.Start+row.Len-row.Guessed:
+		return fmt.Errorf("guess ahead of %d tokens, history has %d", row.Start+row.Len-row.Guessed, len(row.History))
 	case row.Masks != nil && len(row.Masks) != row.Guessed:
 		return fmt.Errorf("%d masks behind %d guesses", len(row.Masks), row.Guessed)
 	}

@@ -15,7 +15,7 @@ import (
 // depend on anything. They are added when a step is planned, where it has no prompts:
 //
 //	1  draft: each sequence offers what followed earlier ids that end alike, in its own tokens or in
-//	   outputs of finished sequences that it may see
+//	   outputs of finished sequences that it may see; or what the runner has guessed (ahead.go)
 //	2  choose: how many of all these pay
 //	3  trim: to what its constraint allows, and makes masks of, and to what there are blocks for;
 //	   nobody is preempted for a guess
@@ -60,6 +60,7 @@ func (g *GuessStats) Add(other *GuessStats) {
 type guesser struct {
 	*Guesses
 	most      int // guesses of a row; 0 = none
+	ahead     int // of these, that the runner itself makes; 0 = it makes none
 	vocab     int
 	rows      []int // [proposal] its row in the batch
 	proposals []draft.Proposal
@@ -68,23 +69,27 @@ type guesser struct {
 	other     []int32   // scratch: what another source offers
 	fault     *GuessFault
 
-	// propose appends to dst at most so many ids that may come behind seq: look, but in tests.
+	// propose appends to dst at most so many ids that may come behind seq: look or offer, but in tests.
 	propose func(seq *Seq, dst []int32, most int) ([]int32, draft.Proposal)
 }
 
-// A GuessFault is a panic of what guesses. Nothing is guessed after it.
-type GuessFault struct {
-	Value any
-	Stack []byte
-}
+// A GuessFault says why nothing is guessed any more.
+type GuessFault = runner.GuessFault
 
 // newGuesser returns what guesses for a runner with that Info.
 func newGuesser(guesses *Guesses, info *runner.Info) *guesser {
 	g := &guesser{Guesses: guesses, vocab: info.Vocab}
-	if guesses != nil && guesses.Settings != nil && guesses.Settings.Lookup() {
-		g.most = min(guesses.Settings.Tokens, info.Lookahead, info.MaxTokens-1)
-	}
 	g.propose = g.look
+	if guesses == nil || guesses.Settings == nil {
+		return g
+	}
+	most := min(guesses.Settings.Tokens, info.Lookahead, info.MaxTokens-1)
+	switch {
+	case guesses.Settings.Lookup():
+		g.most = most
+	case info.Ahead > 0:
+		g.most, g.ahead, g.propose = most, info.Ahead, g.offer
+	}
 	return g
 }
 
@@ -99,7 +104,7 @@ func (s *Scheduler) GuessFault() *GuessFault {
 func (g *guesser) protect(what func()) {
 	defer func() {
 		if value := recover(); value != nil {
-			g.most, g.fault = 0, &GuessFault{value, debug.Stack()}
+			g.most, g.fault = 0, &GuessFault{Value: value, Stack: debug.Stack()}
 			clear(g.counts)
 		}
 	}()

@@ -42,6 +42,7 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 	}
 	s.fillPrompts(step, now)
 	s.guess(step)
+	s.wish(step)
 	if len(step.seqs) == 0 {
 		return nil
 	}

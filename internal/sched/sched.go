@@ -24,7 +24,8 @@
 //	        3  prompts in chunks, of the tenant served least (next, queue.go), until the step
 //	           is full; a waiting sequence is admitted when it is its turn
 //	           in 2 and 3 whoever finds no block preempts: room (plan.go), victim (preempt.go)
-//	           in a step without prompts those of 2 may have guesses: guess (guess.go)
+//	           in a step without prompts those of 2 may have guesses: guess (guess.go); rows may
+//	           ask for guesses of the runner: wish (ahead.go)
 //	the runner executes the batch; up to Depth of them are in flight
 //	Commit  4  for each row: sampled ids appended and judged, blocks offered to others, slot
 //	           and blocks taken from one that is leaving or ended
@@ -258,6 +259,7 @@ func (s *Scheduler) Commit(batch *runner.Batch, result *runner.Result, now time.
 	}
 	s.committed++
 	s.outputs = s.outputs[:0]
+	s.judgeAhead(batch, result)
 	// Rows of sequences that have ended are counted down too: release waits for the last.
 	for i, seq := range step.seqs {
 		row := &batch.Rows[i]
@@ -265,6 +267,7 @@ func (s *Scheduler) Commit(batch *runner.Batch, result *runner.Result, now time.
 		seq.committed += row.Len - row.Guessed
 		if row.Sample {
 			seq.pending--
+			seq.takeGuesses(result, i)
 		}
 		if row.Guessed > 0 {
 			s.judgeGuesses(seq, row, step.proposals[i], len(result.Tokens[i]))

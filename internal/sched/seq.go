@@ -58,6 +58,8 @@ type Seq struct {
 	masks        [][]uint64     // behind guesses: of its last row
 	guessed      bool           // a row in flight has guesses
 	index        *draft.Index   // of its tokens, as far as they have been looked at; nil = not at all
+	offered      []int32        // what the runner has guessed behind Tokens
+	missed       int            // tokens of its last rows that were not followed by what guesses
 	scored       int            // prompt tokens behind the first whose score is known, with Params.PromptLogprobs
 	scores       []sample.Score // of these, until they are given out
 	overtaken    int            // later ones admitted since it is blocked

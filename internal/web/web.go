@@ -23,9 +23,9 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// policy is the Content-Security-Policy of the page: own scripts, styles and connections, no
+// policy is the Content-Security-Policy of the page: own scripts, styles, fonts and connections, no
 // frames around it, and no text that becomes HTML.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // A file is one of the page, packed as it is embedded.
@@ -73,6 +73,8 @@ func contentType(name string) string {
 		return "text/css; charset=utf-8"
 	case ".txt":
 		return "text/plain; charset=utf-8"
+	case ".woff2":
+		return "font/woff2"
 	}
 	return mime.TypeByExtension(path.Ext(name))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// views are the six that are looked at, each with what leads to it.
+// views are the nine that are looked at, each with what leads to it.
 var views = []struct {
 	name string
 	open func(b *tab)
@@ -38,6 +38,29 @@ var views = []struct {
 		b.run(chromedp.Evaluate(`location.hash = "#/settings"; document.activeElement.blur()`, nil))
 		b.press("?")
 		b.until(`document.querySelector("dialog[open]")`)
+	}},
+	{"key", func(b *tab) {
+		b.press("\x1b")
+		b.until(`!document.querySelector("dialog[open]")`)
+		b.click("key-change")
+		b.has("key-dialog")
+	}},
+	{"prompts", func(b *tab) {
+		b.press("\x1b")
+		b.until(`!document.querySelector("dialog[open]")`)
+		b.run(chromedp.Evaluate(`location.hash = "#/"`, nil))
+		b.has("example")
+		b.fill("box", strings.Repeat("A prompt that is kept. ", 40))
+		b.click("prompts")
+		b.click("prompt-keep")
+		b.has("prompt")
+	}},
+	{"drawer", func(b *tab) {
+		b.press("\x1b")
+		b.until(`!document.querySelector("dialog[open]")`)
+		b.run(chromedp.EmulateViewport(320, 640))
+		b.click("menu")
+		b.until(`document.querySelector(".sidebar.open")?.getBoundingClientRect().left === 0`)
 	}},
 }
 

@@ -2,9 +2,12 @@ package browsertest
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/chromedp/cdproto/network"
 )
 
 func number(t testing.TB, text string) float64 {
@@ -48,4 +51,82 @@ func TestFirstAnswer(t *testing.T) {
 	}
 	b.has("conversation")
 	b.says("conversation", "12+30")
+}
+
+// TestPeek: the end of a reasoning is seen while it is written, and gives way to what is said then.
+func TestPeek(t *testing.T) {
+	s := newScript(t)
+	on := make(chan bool)
+	s.answers(func(_ int, _ object, e *events) {
+		at := e.begin(object{"type": "reasoning", "id": "rs_0", "status": "in_progress", "summary": []any{}, "content": []any{}})
+		e.write(at, "reasoning_text", strings.Repeat("A long thought. ", 100), "The last one <b>\u202e.")
+		<-on
+		e.message("Said.")
+		e.end("completed", nil)
+	})
+	b := open(t, s.URL, "")
+	b.ask("Hello")
+	b.says("peek", "The last one <b>")
+	if text := b.text("peek"); len(text) > 500 || strings.Contains(text, "\u202e") {
+		t.Errorf("%d bytes of the reasoning are seen, %q", len(text), text)
+	}
+	b.until(`document.querySelector("[data-testid=peek]").getBoundingClientRect().height < 80`)
+	b.click("work-line") // who reads the whole does not need its end
+	b.until(`!document.querySelector("[data-testid=peek]")`)
+	b.click("work-line")
+	b.has("peek")
+	on <- true
+	b.state("completed")
+	b.until(`!document.querySelector("[data-testid=peek]")`)
+}
+
+// TestEffort: the effort beside the box is that of the chat, in its requests and its settings.
+func TestEffort(t *testing.T) {
+	s := newScript(t)
+	s.answers(func(_ int, _ object, e *events) {
+		e.message("Well.")
+		e.end("completed", nil)
+	})
+	b := open(t, s.URL, "")
+	choose := func(effort string) {
+		b.has("effort-menu")
+		b.run(evaluate(`(() => { const menu = document.querySelector("[data-testid=effort-menu]"); menu.value = ` + quoted(effort) + `; menu.dispatchEvent(new Event("change", {bubbles: true})); })()`))
+	}
+	for i, effort := range []string{"", "low", "high", ""} {
+		choose(effort)
+		b.ask("Hello")
+		b.until(`document.querySelectorAll("article.question").length === ` + strconv.Itoa(i+1))
+		b.state("completed")
+		reasoning, _ := s.asked()[i]["reasoning"].(object)
+		if sent, _ := reasoning["effort"].(string); sent != effort {
+			t.Errorf("effort %q is chosen, %q is sent", effort, sent)
+		}
+	}
+	choose("low")
+	b.run(evaluate(`location.hash = "#/settings"`))
+	b.until(`document.querySelector("[data-testid=effort]")?.value === "low"`)
+	b.run(evaluate("history.back()"))
+	b.says("model-name", "ossian-tiny")
+}
+
+// TestFormulas: brackets are as high as what is between them, also where the machine has no font for
+// formulas and the page's own is loaded.
+func TestFormulas(t *testing.T) {
+	s := newScript(t)
+	s.answers(func(_ int, _ object, e *events) {
+		e.message("$$\\left(\\frac{\\frac{a}{b}}{\\frac{c}{d}}\\right)$$")
+		e.end("completed", nil)
+	})
+	b := open(t, s.URL, "")
+	b.ask("Hello")
+	b.state("completed")
+	const higher = `(() => { const [bracket, fraction] = ["mo", "mfrac"].map((n) => document.querySelector(".math " + n)?.getBoundingClientRect().height); return bracket >= 0.8 * fraction; })()`
+	b.until(higher)
+	b.run(evaluate(`document.querySelector(".math math").style.fontFamily = '"Liberation Serif"'`))
+	b.until("!" + higher) // a font that has no such brackets: the check is one
+	b.run(evaluate(`document.querySelector(".math math").style.fontFamily = '"Ossian Formulas", "Liberation Serif"'`))
+	b.until(higher)
+	if !slices.ContainsFunc(b.requests(), func(r *network.Request) bool { return strings.Contains(r.URL, "/ui/formulas-") }) {
+		t.Error("the page's font was not loaded")
+	}
 }

@@ -78,13 +78,57 @@ func TestLive(t *testing.T) {
 	if len(log) > 0 {
 		t.Errorf("the table has not %v", log)
 	}
-	for title, name := range map[string]string{"Output": "generation_tokens_total", "Prompt": "prompt_tokens_total"} {
-		total := metric(t, s, name)
-		b.until(fmt.Sprintf(`(%s ?? "").replaceAll(",", "") === "%.0f in all"`, tile(title), total))
-	}
+	totals(t, b, s)
 	percentile(t, b, s)
 	watchers(t, b, s)
 	restarted(t, b, s)
+}
+
+// totals checks all that the view has counted since the server's start against /metrics.
+func totals(t testing.TB, b *tab, s *server) {
+	t.Helper()
+	for title, of := range map[string]struct{ note, name string }{
+		"Output": {"%.0f in all", "generation_tokens_total"}, "Prompt": {"%.0f in all", "prompt_tokens_total"},
+		"Prefix hits": {"of the last minute; %.0f tokens in all", "prefix_cache_hits_total"}, "Preemptions": {"%.0f in all", "num_preemptions_total"},
+	} {
+		b.until(fmt.Sprintf(`(%s ?? "").replaceAll(",", "") === %q`, tile(title), fmt.Sprintf(of.note, metric(t, s, of.name))))
+	}
+	if metric(t, s, "prefix_cache_hits_total") == 0 {
+		t.Error("nothing was read from the cache: the load is no test of its total")
+	}
+	// The table of ends and refusals: a row for each, with the number of its series.
+	words := map[string]string{"stop": "stopped", "length": "at the length limit", "abort": "aborted", "error": "failed"}
+	for _, row := range metricRows(t, s, "request_success_total", "finished_reason") {
+		b.until(fmt.Sprintf(`[...document.querySelectorAll("[data-testid=tallies] tbody tr")].some((r) => [...r.cells].map((c) => c.textContent.replaceAll(",", "")).join("|").match(/^Ended\|%s\|.*\|%.0f$/))`, words[row.label], row.value))
+	}
+	for _, row := range metricRows(t, s, "http_requests_total", "status") {
+		if strings.HasPrefix(row.label, "4") {
+			b.until(fmt.Sprintf(`[...document.querySelectorAll("[data-testid=tallies] tbody tr")].some((r) => [...r.cells].map((c) => c.textContent.replaceAll(",", "")).join("|").match(/^Answered by HTTP\|%s\|.*\|%.0f$/))`, row.label, row.value))
+		}
+	}
+}
+
+type labelled struct {
+	label string
+	value float64
+}
+
+// metricRows are the series of a metric, by one of their labels.
+func metricRows(t testing.TB, s *server, name, label string) (rows []labelled) {
+	t.Helper()
+	sums := map[string]float64{}
+	for _, found := range series.FindAllStringSubmatch(fetch(t, s.url+"/metrics"), -1) {
+		if of := regexp.MustCompile(label + `="([^"]*)"`).FindStringSubmatch(found[3]); found[2] == name && of != nil {
+			sums[of[1]] += number(t, found[4])
+		}
+	}
+	if len(sums) == 0 {
+		t.Fatalf("/metrics has no %s by %s", name, label)
+	}
+	for label, value := range sums {
+		rows = append(rows, labelled{label, value})
+	}
+	return rows
 }
 
 // percentile checks that the 95th percentile of times to the first token that is shown lies no

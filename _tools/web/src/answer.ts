@@ -254,3 +254,48 @@ export function replayed(items: Item[]): Item[] {
 export function approvalsWanted(items: Item[]): Item[] {
   return items.filter((item) => item.type === "mcp_approval_request");
 }
+
+// unfinishedText is whether an answer ends within a text that can be gone on with: a message, or
+// reasoning behind which nothing was said.
+export function unfinishedText(answer: Answer): boolean {
+  const last = answer.items[answer.items.length - 1];
+  return answer.state !== "running" && answer.state !== "completed" && (last?.type === "message" || last?.type === "reasoning") && contentText(last) !== "";
+}
+
+// joined is an answer with what a request to go on has added: the first item is the rest of the
+// last one if both are of one type. Times of the rest count on from those of the answer; tokens add up.
+export function joined(before: Answer, rest: Answer): Answer {
+  const items = [...before.items];
+  const spans = { ...before.spans };
+  const last = items.length - 1;
+  const same = rest.items.length > 0 && rest.items[0].type === items[last].type;
+  rest.items.forEach((item, i) => {
+    const place = last + i + (same ? 0 : 1);
+    items[place] = same && i === 0 ? lengthened(items[last], item) : item;
+    spans[place] = [(same && i === 0 ? spans[place] : rest.spans[i])?.[0] ?? 0, rest.spans[i]?.[1] ?? 0];
+  });
+  return { ...rest, items, spans, model: rest.model ?? before.model, usage: together(before.usage, rest.usage), first: before.first ?? rest.first, took: rest.took, deltas: before.deltas + rest.deltas, truncated: rest.truncated ?? before.truncated, server: rest.server ?? before.server };
+}
+
+// lengthened is an item with the text of its rest. Places of citations count code points.
+function lengthened(item: Item, rest: Item): Item {
+  const text = contentText(item);
+  const [part, ...others] = rest.content ?? [];
+  if (!part) return { ...item, status: rest.status };
+  const by = part.annotations?.length ? [...text].length : 0;
+  const moved = (part.annotations ?? []).map((a) => ({ ...a, start_index: a.start_index + by, end_index: a.end_index + by }));
+  const annotations = [...(item.content ?? []).flatMap((p) => p.annotations ?? []), ...moved];
+  const field = part.refusal !== undefined ? "refusal" : "text";
+  return { ...item, status: rest.status, content: [{ ...part, [field]: text + (part[field] ?? ""), ...(part.annotations ? { annotations } : {}) }, ...others] };
+}
+
+function together(a: Usage | undefined, b: Usage | undefined): Usage | undefined {
+  if (!a || !b) return a ?? b;
+  const sum = (of: (u: Usage) => number | undefined) => (of(a) ?? 0) + (of(b) ?? 0);
+  return {
+    input_tokens: sum((u) => u.input_tokens),
+    output_tokens: sum((u) => u.output_tokens),
+    input_tokens_details: { cached_tokens: sum((u) => u.input_tokens_details?.cached_tokens) },
+    output_tokens_details: { reasoning_tokens: sum((u) => u.output_tokens_details?.reasoning_tokens) },
+  };
+}

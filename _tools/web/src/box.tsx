@@ -8,9 +8,10 @@ import { chats } from "./chats";
 import { bytes, compact, count, shown } from "./format";
 import { Icon } from "./icons";
 import { keepText, keptText } from "./kept";
-import { ModelMenu } from "./models";
+import { EffortMenu, ModelMenu } from "./models";
 import { place } from "./places";
 import { preferences, touch } from "./preferences";
+import { PromptsButton } from "./prompts";
 import type { Attachment, Message } from "./tree";
 
 const MOST = 256 * 1024; // bytes of a file
@@ -162,7 +163,14 @@ export function Box({ edit, onDone }: Props) {
           event.currentTarget.value = "";
         }} />
         <button type="button" class="icon-button" aria-label="Attach text files" title="Attach text files" data-testid="attach" onClick={() => picker.current!.click()}><Icon name="clip" /></button>
+        {edit ? null : (
+          <PromptsButton text={text} choose={(prompt) => {
+            change(text.trim() === "" ? prompt : prompt + "\n\n" + text);
+            setTimeout(() => area.current?.focus()); // the dialog gives the focus to its button first
+          }} />
+        )}
         {edit ? null : <ModelMenu />}
+        {edit ? null : <EffortMenu />}
         {edit ? null : <Context text={text} files={files} />}
         <span class="space" />
         {edit ? <button type="button" class="secondary" onClick={() => onDone!()}>Cancel</button> : null}
@@ -220,7 +228,7 @@ function Context({ text, files }: { text: string; files: Attachment[] }) {
   const share = counted.of > 0 ? counted.tokens / counted.of : 0;
   return (
     <span class={share > 0.9 ? "context full" : "context"} data-testid="context" title={counted.of > 0 ? `${count(counted.tokens)} of ${count(counted.of)} tokens of context` : "tokens of prompt and history"}>
-      {compact(counted.tokens)}{counted.of > 0 ? ` / ${compact(counted.of)}` : ""} tokens
+      {compact(counted.tokens)}{counted.of > 0 ? ` / ${compact(counted.of)}` : ""}<span> tokens</span>
     </span>
   );
 }

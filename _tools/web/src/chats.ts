@@ -4,7 +4,7 @@
 // Invariant: an answer is run by one tab, its owner; other tabs show it and leave it alone. The
 // page never sends a question twice by itself.
 
-import { type Answer, apply, approvalsWanted, newAnswer, type Progress, replayed, textOf } from "./answer";
+import { type Answer, apply, approvalsWanted, joined, newAnswer, type Progress, replayed, textOf } from "./answer";
 import { Failure, info, post, request } from "./api";
 import { Cell } from "./cell";
 import { titleOf, wordCount } from "./format";
@@ -27,7 +27,8 @@ export interface Run {
   events: string[]; // as they came
   held: number; // characters of them
   dropped: number; // events that were not kept
-  started: number; // performance.now
+  started: number; // performance.now, less the time that what it goes on from has taken
+  spent: number; // ms of that
   abort: AbortController;
   progress?: Progress;
   active: boolean;
@@ -73,7 +74,7 @@ class Chats {
     const kept = await store();
     try {
       this.list.set(sorted(await kept.conversations()));
-      this.defaults.set(await kept.defaults());
+      this.defaults.set({ ...(await kept.defaults()), ...this.defaults.get() }); // somebody may have been quicker
     } catch (error) {
       trouble.set(`The conversations in this browser cannot be read: ${(error as Error).message}.`);
     }
@@ -171,7 +172,7 @@ class Chats {
   }
 
   // again makes an answer anew, as a sibling.
-  async again(message: Message, change?: Partial<Sampling> & { truncation?: string }): Promise<void> {
+  async again(message: Message, change?: Change): Promise<void> {
     const conversation = this.open.get();
     if (!conversation || this.running(conversation.id)) return;
     document.querySelector<HTMLElement>("[data-testid=box]")?.focus(); // the button is gone while it is made
@@ -230,10 +231,27 @@ class Chats {
     return model?.max_model_len ?? model?.context_window ?? 0;
   }
 
-  private async answer(conversation: Conversation, parent: string, change: Partial<Sampling> & { truncation?: string } = {}): Promise<void> {
+  private async answer(conversation: Conversation, parent: string, change: Change = {}): Promise<void> {
+    const message: Message = { id: newId(), conversation: conversation.id, parent, created: Date.now(), role: "answer", text: "", files: [], approvals: [], answer: newAnswer() };
+    await this.make(conversation, message, parent, change);
+  }
+
+  // goOn has an answer that was cut written on from where it ends.
+  async goOn(message: Message): Promise<void> {
+    const conversation = this.open.get();
+    if (!conversation || this.running(conversation.id)) return;
+    document.querySelector<HTMLElement>("[data-testid=box]")?.focus(); // as for again
+    const before = { ...message.answer!, usage: message.answer!.usage ?? counted(message.answer!) };
+    Object.assign(message.answer!, { state: "running", reason: undefined, failure: undefined, took: undefined });
+    await this.make(conversation, message, message.id, {}, before);
+  }
+
+  // make has the server write an answer behind a path, into a message: anew, or on from what was there before.
+  private async make(conversation: Conversation, message: Message, leaf: string, change: Change, before?: Answer): Promise<void> {
     const tree = await this.treeOf(conversation.id);
-    const message: Message = { id: newId(), conversation: conversation.id, parent, created: Date.now(), role: "answer", text: "", files: [], approvals: [], answer: newAnswer(), owner: tab };
-    const run: Run = { request: {}, events: [], held: 0, dropped: 0, started: performance.now(), abort: new AbortController(), active: true, note: "" };
+    const spent = before?.took ?? 0;
+    const run: Run = { request: {}, events: [], held: 0, dropped: 0, started: performance.now() - spent, spent, abort: new AbortController(), active: true, note: "" };
+    message.owner = tab;
     this.runs.set(message.id, run);
     this.fault.set(undefined);
     this.change(conversation, message, message.id);
@@ -242,10 +260,10 @@ class Chats {
     this.askToKeep();
     const saving = setInterval(() => this.change(conversation, message), WRITE_EACH);
     try {
-      const wanted = await this.body(tree.path(parent), change);
-      run.request = { ...wanted, store: false, stream: true };
+      const wanted = await this.body(tree.path(leaf), change);
+      run.request = { ...wanted, ...(before ? { continue_final_message: true } : {}), store: false, stream: true };
       await this.waitReady(run);
-      await this.stream(run, message.answer!);
+      await this.stream(run, message.answer!, before);
     } catch (error) {
       fail(message.answer!, run, error);
     } finally {
@@ -271,7 +289,8 @@ class Chats {
     void this.decide(wanted.map((item) => ({ request: item.id ?? "", approve: true, what: toolName(item) })));
   }
 
-  private async stream(run: Run, answer: Answer): Promise<void> {
+  private async stream(run: Run, into: Answer, before?: Answer): Promise<void> {
+    const answer = before ? newAnswer() : into;
     const options = { stream_options: { continuous_usage_stats: true, prompt_progress: true } };
     const reply = await this.sent(run, { ...run.request, ...options });
     for await (const { raw, cut } of eventsOf(reply.body!)) {
@@ -285,6 +304,7 @@ class Chats {
         throw new Failure("the server sent an event that cannot be read", BROKEN);
       }
       run.progress = apply(answer, event, performance.now() - run.started) ?? run.progress;
+      if (before) Object.assign(into, joined(before, answer));
       this.grow();
       if (answer.state !== "running") return; // what comes behind the end is not part of it
     }
@@ -294,7 +314,7 @@ class Chats {
   // sent sends the request. A server that says when to come back is asked once more then,
   // unless the user stops that.
   private async sent(run: Run, body: unknown): Promise<Response> {
-    run.started = performance.now();
+    run.started = performance.now() - run.spent;
     try {
       return await post("/v1/responses", body, run.abort.signal);
     } catch (error) {
@@ -302,7 +322,7 @@ class Chats {
       run.note = error.message;
       await this.pause(run, Math.min(error.retryAfter, 600) * 1000);
       run.note = "";
-      run.started = performance.now();
+      run.started = performance.now() - run.spent;
       return await post("/v1/responses", body, run.abort.signal);
     }
   }
@@ -327,7 +347,7 @@ class Chats {
     while (this.ready.get() === "loading") {
       run.note = "The model is loading; the question is sent when it is ready";
       await this.pause(run, 500);
-      run.started = performance.now();
+      run.started = performance.now() - run.spent;
     }
     run.note = "";
   }
@@ -408,6 +428,11 @@ class Chats {
 
   rename(conversation: Conversation, title: string): void {
     conversation.title = title.trim().slice(0, 200) || conversation.title;
+    this.change(conversation);
+  }
+
+  pin(conversation: Conversation, pinned: boolean): void {
+    conversation.pinned = pinned || undefined;
     this.change(conversation);
   }
 
@@ -544,10 +569,14 @@ class Chats {
   }
 }
 
+// A Change is what one request has otherwise than the settings say.
+type Change = Partial<Sampling> & { truncation?: string };
+
 type Told = { kind: "changed"; conversation: Conversation; message?: Message } | { kind: "removed"; id: string } | { kind: "who"; ids: string[] };
 
+// sorted has pinned conversations first, then the newest.
 function sorted(list: Conversation[]): Conversation[] {
-  return list.sort((a, b) => b.changed - a.changed);
+  return list.sort((a, b) => Number(b.pinned ?? false) - Number(a.pinned ?? false) || b.changed - a.changed);
 }
 
 // toolName is how a tool that wants approval is remembered.
@@ -578,6 +607,11 @@ function fail(answer: Answer, run: Run, error: unknown): void {
     answer.failure = { message: "the connection to the server was lost", status: 0 };
     chats.lost();
   }
+}
+
+// counted is the usage of an answer whose end, which says it, never came.
+function counted(answer: Answer): Answer["usage"] {
+  return { input_tokens: 0, output_tokens: answer.deltas };
 }
 
 // settle fills in what an answer that has ended has to have.

@@ -1,7 +1,7 @@
 // Buttons, dialogs and questions that all views share.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Cell, useCell } from "./cell";
 import { Icon, type IconName } from "./icons";
 
@@ -63,7 +63,7 @@ export function CopyButton({ text, label, testid }: { text: () => string | Promi
 // Dialog holds the focus while it is open, and gives it back.
 export function Dialog({ title, onClose, children, testid, wide }: { title: string; onClose: () => void; children: ComponentChildren; testid?: string; wide?: boolean }) {
   const element = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => { // at once: a key that comes now is for the dialog
     const before = document.activeElement as HTMLElement | null;
     element.current!.showModal();
     element.current!.querySelector<HTMLElement>("[data-focus]")?.focus();

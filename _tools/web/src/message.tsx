@@ -2,7 +2,7 @@
 
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Answer, approvalsWanted, contentText, type Item, outputTokens, textOf, writingTime } from "./answer";
+import { type Answer, approvalsWanted, contentText, type Item, outputTokens, textOf, unfinishedText, writingTime } from "./answer";
 import { Box } from "./box";
 import { useCell } from "./cell";
 import { chats, type Run, toolName } from "./chats";
@@ -270,22 +270,23 @@ function Ending({ message, last }: { message: Message; last: boolean }) {
   const answer = message.answer!;
   const busy = useBusy();
   if (answer.truncated && answer.state === "completed") return <p class="note">{several(answer.truncated, "older turn")} of this chat did not fit and {answer.truncated === 1 ? "was" : "were"} left out.</p>;
-  if (answer.state === "stopped") return <p class="note">Stopped.</p>;
+  const further = last && unfinishedText(answer) ? <button type="button" class="secondary" data-testid="continue" disabled={busy} onClick={() => void chats.goOn(message)}>Continue</button> : null;
+  if (answer.state === "stopped") return <p class="note">Stopped. {further}</p>;
   const retry = (label: string, change?: Partial<Sampling> & { truncation?: string }) => <button type="button" class="secondary" data-testid="retry" disabled={busy} onClick={() => void chats.again(message, change)}>{label}</button>;
   if (answer.state === "incomplete") {
     const limit = chats.settings().max_output_tokens;
     return (
       <div class="trouble" role="note" data-testid="error">
         <p>{answer.reason === "max_output_tokens" ? "The answer ends here because it reached the limit of its length." : `The answer is incomplete${answer.reason ? ": " + shown(answer.reason.replace(/_/g, " ")) : ""}.`}</p>
-        <div class="actions">{limit ? retry(`Raise the limit to ${count(limit * 4)} tokens and regenerate`, { max_output_tokens: limit * 4 }) : retry("Regenerate")}</div>
+        <div class="actions">{further}{limit ? retry(`Raise the limit to ${count(limit * 4)} tokens and regenerate`, { max_output_tokens: limit * 4 }) : retry("Regenerate")}</div>
       </div>
     );
   }
   if (answer.state !== "failed") return null;
-  return <Failed message={message} last={last} retry={retry} />;
+  return <Failed message={message} last={last} further={further} retry={retry} />;
 }
 
-function Failed({ message, last, retry }: { message: Message; last: boolean; retry: (label: string, change?: { truncation?: string }) => ComponentChildren }) {
+function Failed({ message, last, further, retry }: { message: Message; last: boolean; further: ComponentChildren; retry: (label: string, change?: { truncation?: string }) => ComponentChildren }) {
   const answer = message.answer!;
   const failure = answer.failure ?? { message: "the answer failed" };
   const where = settingsAt(failure.param);
@@ -297,6 +298,7 @@ function Failed({ message, last, retry }: { message: Message; last: boolean; ret
       {last ? (
         <div class="actions">
           {failure.status === 401 ? <button type="button" class="secondary" onClick={() => keyDialog.set(true)}>Enter a key</button> : null}
+          {full ? null : further}
           {full ? retry("Drop the oldest turns and retry", { truncation: "auto" }) : retry("Retry")}
           {full ? <NewWithLast message={message} /> : null}
           {where ? <a class="button secondary" href="#/settings">Change {where}</a> : null}

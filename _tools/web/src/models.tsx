@@ -22,7 +22,7 @@ function labelOf(model: ModelInfo): string {
 }
 
 // ModelMenu chooses the model of the chat that is open, or of the next one. Of a single model it is
-// nothing.
+// the name, once the chat has begun: before that it stands above.
 export function ModelMenu() {
   const all = useCell(models);
   const open = useCell(chats.open);
@@ -33,13 +33,37 @@ export function ModelMenu() {
   useEffect(() => {
     if (ready !== "unknown") void look();
   }, [ready, key]);
-  if (all.length < 2) return null;
+  if (all.length < 2) return open && all.length === 1 ? <span class="model-name" title="Model" data-testid="model-name">{shown(all[0].id)}</span> : null;
   const chosen = chats.settings().model ?? all[0].id;
   return (
     <select class="model-menu" aria-label="Model" title="Model" data-testid="model-menu" value={chosen} onFocus={() => void look()}
       onChange={(event) => chats.setSettings({ ...(open?.settings ?? draft), model: event.currentTarget.value })}>
       {all.some((m) => m.id === chosen) ? null : <option value={chosen}>{shown(chosen)} – not served here</option>}
       {all.map((m) => <option key={m.id} value={m.id}>{labelOf(m)}</option>)}
+    </select>
+  );
+}
+
+// EffortMenu chooses how long the model reasons in the chat that is open, or in the next one. A
+// model without efforts has none.
+export function EffortMenu() {
+  const all = useCell(models);
+  const open = useCell(chats.open);
+  const draft = useCell(chats.draft);
+  const below = useCell(chats.defaults).effort;
+  const { model, effort } = chats.settings();
+  const efforts = (all.find((m) => m.id === model) ?? all[0])?.efforts ?? [];
+  if (efforts.length === 0) return null;
+  const own = (open?.settings ?? draft).effort ?? "";
+  const change = (next: string) => {
+    const { effort: _, ...others } = open?.settings ?? draft;
+    chats.setSettings(next === "" ? others : { ...others, effort: next });
+  };
+  return (
+    <select class="model-menu" aria-label="Effort" title="How long the model reasons" data-testid="effort-menu" value={own} onChange={(event) => change(event.currentTarget.value)}>
+      <option value="">Effort: {below ? shown(below) : "usual"}</option>
+      {effort && !efforts.includes(effort) && own !== "" ? <option value={own}>Effort: {shown(own)}, not of this model</option> : null}
+      {efforts.map((e) => <option key={e} value={e}>Effort: {shown(e)}</option>)}
     </select>
   );
 }

@@ -11,7 +11,13 @@ import { isDark, prefer, preferences } from "./preferences";
 import type { Conversation } from "./tree";
 import { views } from "./views";
 
-// ages are the headings of the list.
+// groupsOf are the parts of the list with their headings: what is pinned, then the others by age.
+function groupsOf(list: Conversation[]): [string, Conversation[]][] {
+  const pinned = list.filter((c) => c.pinned);
+  const others = ages(list.filter((c) => !c.pinned));
+  return pinned.length > 0 ? [["Pinned", pinned], ...others] : others;
+}
+
 function ages(list: Conversation[]): [string, Conversation[]][] {
   const today = new Date();
   today.setHours(0, 0, 0, 0);
@@ -75,7 +81,7 @@ export function Sidebar() {
       </label>
       <nav class="list" aria-label="Conversations">
         {listed.length === 0 ? <p class="faint none">{query.trim() === "" ? "No chats yet" : "Nothing found"}</p> : null}
-        {ages(listed.slice(0, most)).map(([title, group]) => (
+        {groupsOf(listed.slice(0, most)).map(([title, group]) => (
           <section key={title}>
             <h2>{title}</h2>
             <ul>{group.map((c) => <Row key={c.id} conversation={c} current={at.view === "chat" && at.id === c.id} />)}</ul>
@@ -140,6 +146,7 @@ function Row({ conversation, current }: { conversation: Conversation; current: b
         <span class="title">{shown(conversation.title)}</span>
       </a>
       <span class="row-tools">
+        <IconButton icon="pin" label="Pin" pressed={conversation.pinned === true} testid="pin" onClick={() => chats.pin(conversation, !conversation.pinned)} />
         <IconButton icon="pencil" label="Rename" testid="rename" onClick={() => setRenaming(true)} />
         <IconButton icon="down" label="Export" testid="export-one" onClick={() => chats.exported(conversation.id).then((text) => save("ossian-chat.json", text))} />
         <IconButton icon="bin" label="Delete" testid="delete" onClick={remove} />

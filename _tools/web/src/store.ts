@@ -77,6 +77,7 @@ class Disk implements Store {
     const transaction = this.db.transaction(["conversations", "messages"], "readwrite");
     for (const c of conversations) transaction.objectStore("conversations").put(c);
     for (const m of messages) transaction.objectStore("messages").put(m);
+    transaction.commit?.(); // at once, not when the requests have answered: the page may be left before that
     return ended(transaction);
   }
   async remove(conversation: string): Promise<void> {

@@ -103,6 +103,7 @@ function conversation(value: unknown, at: string): Conversation {
     changed: number(given.changed, `${at}.changed`),
     leaf: given.leaf === "" ? "" : identifier(given.leaf, `${at}.leaf`),
     settings: sampling(given.settings ?? {}, `${at}.settings`),
+    ...(optional(given.pinned, `${at}.pinned`, truth) ? { pinned: true } : {}),
     allowed: [], // what one browser has allowed, another has not
   };
 }

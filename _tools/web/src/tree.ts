@@ -49,6 +49,7 @@ export interface Conversation {
   changed: number;
   leaf: string; // "" = empty
   settings: Sampling;
+  pinned?: boolean; // it stands above the others
   allowed: string[]; // tools that need no further approval here
 }
 

@@ -68,8 +68,10 @@ export function Work({ answer, run }: { answer: Answer; run?: Run }) {
   const [open, setOpen] = useState(preferences.get().reasoning);
   const work = answer.items.map((item, i): [Item, number] => [item, i]).filter(([item]) => isWork(item) && (item.type !== "reasoning" || contentText(item) !== "" || answer.state === "running"));
   if (work.length === 0) return null;
-  const active = answer.state === "running" && isWork(answer.items[answer.items.length - 1]);
+  const last = answer.items[answer.items.length - 1];
+  const active = answer.state === "running" && isWork(last);
   return (
+    <>
     <details class="work" data-testid="work" open={open} onToggle={(event) => setOpen((event.currentTarget as HTMLDetailsElement).open)}>
       <summary data-testid="work-line" class={active ? "active" : undefined}>
         <Icon name="right" />
@@ -77,7 +79,18 @@ export function Work({ answer, run }: { answer: Answer; run?: Run }) {
       </summary>
       {open ? <div class="steps">{work.map(([item, i]) => <Step key={item.id ?? i} item={item} />)}</div> : null}
     </details>
+    {active && !open && last.type === "reasoning" ? <Peek text={contentText(last)} /> : null}
+    </>
   );
+}
+
+const PEEK = 400; // characters: more than the lines of a peek hold
+
+// Peek is the end of a reasoning that is being written, so that a long one can be seen to go on.
+// Who has it read aloud opens the fold.
+function Peek({ text }: { text: string }) {
+  const end = text.slice(-PEEK).replace(/^[\udc00-\udfff]/, "").replace(/\n\s*\n/g, "\n").trim();
+  return end === "" ? null : <div class={text.length > 240 ? "peek long" : "peek"} data-testid="peek" aria-hidden="true"><p>{shown(end)}</p></div>;
 }
 
 function Step({ item }: { item: Item }) {

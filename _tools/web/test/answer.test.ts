@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { apply, newAnswer, replayed, textOf } from "../src/answer";
+import { apply, joined, newAnswer, replayed, textOf, unfinishedText } from "../src/answer";
 import { Lines } from "../src/sse";
 
 // The streams that the server's own tests hold it to, each to its end.
@@ -67,4 +67,18 @@ test("fields of the wrong kind do not reach the views", () => {
   apply(answer, { type: "response.failed", response: { error: { message: {}, code: 1 }, usage: { input_tokens: "many" }, model: [], output: [{ type: "message" }, 7] } }, 1);
   assert.deepEqual([answer.failure!.message, answer.failure!.code, answer.usage, answer.model, answer.items[1].type], ["the server ended the answer with an error", undefined, undefined, undefined, "unreadable"]);
   assert.deepEqual(replayed(answer.items), []);
+});
+
+test("the rest of an answer is joined to it, item by item", () => {
+  const reasoning = { type: "reasoning", id: "r", status: "incomplete", content: [{ type: "reasoning_text", text: "I th" }] };
+  const message = { type: "message", id: "m", status: "completed", content: [{ type: "output_text", text: "Yes." }] };
+  const before = { ...newAnswer(), state: "stopped" as const, items: [reasoning], spans: { 0: [5, 9] as [number, number] }, first: 5, took: 10, deltas: 2 };
+  const rest = { ...newAnswer(), state: "completed" as const, items: [{ ...reasoning, id: "s", status: "completed", content: [{ type: "reasoning_text", text: "ink." }] }, message], spans: { 0: [11, 12] as [number, number], 1: [12, 14] as [number, number] }, first: 11, took: 15, deltas: 3 };
+  const whole = joined(before, rest);
+  assert.deepEqual(whole.items, [{ ...reasoning, status: "completed", content: [{ type: "reasoning_text", text: "I think." }] }, message]);
+  assert.deepEqual([whole.spans, whole.first, whole.took, whole.deltas, whole.state], [{ 0: [5, 12], 1: [12, 14] }, 5, 15, 5, "completed"]);
+  // What begins with another item comes behind, and nothing changes before anything came.
+  assert.deepEqual(joined(before, { ...rest, items: [message] }).items, [reasoning, message]);
+  assert.deepEqual(joined(before, newAnswer()).items, [reasoning]);
+  assert.deepEqual([before, { ...before, items: [] }, { ...before, state: "completed" as const }, { ...before, items: [{ type: "mcp_call" }] }].map(unfinishedText), [true, false, false, false]);
 });

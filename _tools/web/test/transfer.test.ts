@@ -4,7 +4,7 @@ import { newAnswer } from "../src/answer";
 import { Fault, read, renamed, written } from "../src/transfer";
 import type { Conversation, Message } from "../src/tree";
 
-const conversation: Conversation = { id: "c1", title: "T", created: 1, changed: 2, leaf: "m2", settings: { temperature: 0.5, tools: ["web_search"] }, allowed: ["files: delete"] };
+const conversation: Conversation = { id: "c1", title: "T", created: 1, changed: 2, leaf: "m2", pinned: true, settings: { temperature: 0.5, tools: ["web_search"] }, allowed: ["files: delete"] };
 const messages: Message[] = [
   { id: "m1", conversation: "c1", parent: "", created: 1, role: "question", text: "q", files: [{ name: "f", text: "t" }], approvals: [] },
   { id: "m2", conversation: "c1", parent: "m1", created: 2, role: "answer", text: "", files: [], approvals: [], owner: "tab", answer: { ...newAnswer(), items: [{ type: "message", content: [{ type: "output_text", text: "a", annotations: [] }] }], spans: { 0: [1, 2] }, usage: { input_tokens: 1, output_tokens: 2 } } },
@@ -26,6 +26,7 @@ test("a file with a fault is refused whole, with its place", () => {
     [(f) => (f.format = "x"), "format"],
     [(f) => (f.conversations[0].id = "../x"), "conversations[0].id"],
     [(f) => (f.conversations[0].title = 5), "conversations[0].title"],
+    [(f) => (f.conversations[0].pinned = 1), "conversations[0].pinned"],
     [(f) => (f.conversations[0].leaf = "nobody"), "conversations[0].leaf"],
     [(f) => (f.conversations[0].settings.temperature = "hot"), "conversations[0].settings.temperature"],
     [(f) => f.conversations.push(f.conversations[0]), "conversations[1].id"],

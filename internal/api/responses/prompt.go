@@ -45,7 +45,7 @@ func (h *Handler) converse(w *api.Reply, req *request, links []store.Link) (*his
 	if began.IsZero() {
 		began = h.front.Clock()
 	}
-	req.conv = &chat.Conversation{Turns: past.turns, Effort: req.Effort, Now: began, NoCalls: req.ToolChoice.Mode == "none", MustCall: generate.MustCall(&req.ToolChoice), KeepReasoning: req.Context == "all_turns",
+	req.conv = &chat.Conversation{Turns: past.turns, Effort: req.Effort, Now: began, NoCalls: req.ToolChoice.Mode == "none", MustCall: generate.MustCall(&req.ToolChoice), KeepReasoning: req.Context == "all_turns", Continue: req.ContinueFinal,
 		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools), Builtins: namespaces(req.offers)}
 	return past, nil
 }

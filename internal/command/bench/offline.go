@@ -125,9 +125,6 @@ func (o *offlineOptions) parse(args []string) (*config.Config, error) {
 	if err == nil && len(cfg.Models) > 1 {
 		err = fmt.Errorf("%d models: one expected, each is measured alone", len(cfg.Models))
 	}
-	if err == nil {
-		err = cfg.Guessable()
-	}
 	return cfg, err
 }
 

@@ -126,6 +126,9 @@ func explainMemory(limit *limits.Set, planned plan.Plan, out io.Writer) error {
 		limit[limits.HeaderBytes], limit[limits.PendingOutput], planned.Limits.MaxSeqs)
 	fmt.Fprintf(table, "replies\t%d\treplies-in-flight of %d while they are put together: text that is not streamed, log probabilities\n", need.Replies, limit[limits.Replies])
 	fmt.Fprintf(table, "grammars\t%d\tgrammar-cache of %d for compiled forms of output, and the vocabulary as they see it\n", need.Grammars, limit[limits.GrammarCache])
+	if need.Draft > 0 {
+		fmt.Fprintf(table, "draft\t%d\tof these, for the model that guesses\n", need.Draft)
+	}
 	fmt.Fprintf(table, "all\t%d\tof %d that may be planned for, 0 = unknown\n", need.Total(), planned.Available)
 	return table.Flush()
 }

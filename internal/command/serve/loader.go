@@ -197,7 +197,7 @@ func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func
 		return nil, planned, 0, err
 	}
 	ld.log.Info("memory plan", "model", checkpoint.Spec.Name, "available", planned.Available, "total", planned.Footprint.Total(), "weights", planned.Footprint.Weights+planned.Footprint.Mapped, "mapped", planned.Footprint.Mapped, "kv_cache", planned.Footprint.KV,
-		"activations", planned.Footprint.Activations, "runtime", planned.Footprint.Runtime, "connections", planned.Footprint.Connections, "replies", planned.Footprint.Replies, "grammars", planned.Footprint.Grammars, "max_model_len", planned.Limits.MaxLen, "max_num_seqs", planned.Limits.MaxSeqs,
+		"activations", planned.Footprint.Activations, "runtime", planned.Footprint.Runtime, "connections", planned.Footprint.Connections, "replies", planned.Footprint.Replies, "grammars", planned.Footprint.Grammars, "draft", planned.Footprint.Draft, "max_model_len", planned.Limits.MaxLen, "max_num_seqs", planned.Limits.MaxSeqs,
 		"max_num_batched_tokens", planned.Limits.MaxTokens, "kv_blocks", planned.Limits.Blocks)
 	note(planned.Growth())
 	if os.Getenv("GOMEMLIMIT") == "" {

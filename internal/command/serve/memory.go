@@ -5,6 +5,7 @@ import (
 
 	"ossian/internal/ckpt"
 	"ossian/internal/config"
+	"ossian/internal/draft"
 	"ossian/internal/limits"
 	"ossian/internal/load"
 	"ossian/internal/model"
@@ -14,12 +15,25 @@ import (
 
 // loadOptions are the settings of the device.
 func loadOptions(cfg *config.Config) *load.Options {
-	return &load.Options{Device: cfg.Device, Threads: cfg.Threads, KV: cfg.KVCacheDType, Weights: cfg.Weights, Packed: cfg.Packed, Activations: cfg.Activations, Exact: cfg.Exact, NoVerify: !cfg.Verify}
+	options := &load.Options{Device: cfg.Device, Threads: cfg.Threads, KV: cfg.KVCacheDType, Weights: cfg.Weights, Packed: cfg.Packed, Activations: cfg.Activations, Exact: cfg.Exact, NoVerify: !cfg.Verify}
+	if guesses := cfg.Speculation; guesses != nil && !guesses.Lookup() {
+		options.Draft = &load.Draft{Head: guesses.Method == draft.EAGLE3, Either: guesses.Method == "", Name: guesses.Draft, Offset: guesses.AuxOffset, Tokens: guesses.Tokens, MaxLen: guesses.DraftModelLen}
+	}
+	return options
 }
 
-// begin begins to load a checkpoint as the settings say.
+// begin begins to load a checkpoint as the settings say. Of what guesses beside it the files may say
+// what it is, which the settings have from then on.
 func begin(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load.Loading, error) {
-	return loadOptions(cfg).Begin(checkpoint, note)
+	loading, err := loadOptions(cfg).Begin(checkpoint, note)
+	if err == nil && cfg.Speculation != nil && cfg.Speculation.Method == "" {
+		settled := *cfg.Speculation
+		if settled.Method = draft.Model; loading.IsHead() {
+			settled.Method = draft.EAGLE3
+		}
+		cfg.Speculation = &settled
+	}
+	return loading, err
 }
 
 // planMemory shares the available memory, in bytes, 0 = unknown, out: to the device as in other commands, and to what clients
@@ -47,19 +61,23 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 		need.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
 		need.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
 		need.Grammars = plan.GrammarBytes(checkpoint.Spec, cfg.Limits[limits.GrammarCache])
-		need.Runtime += guessBytes(checkpoint.Spec.Vocab, &lim)
+		need.Runtime += guessBytes(checkpoint.Spec.Vocab, &lim, cfg.Speculation != nil && cfg.Speculation.Lookup())
 		return need, err
 	})
 }
 
 // guessBytes is what guesses take: indexes of all tokens that have keys and values and of stored
 // outputs, some 12 bytes for each, and masks behind guesses.
-func guessBytes(vocab int, lim *model.Limits) int64 {
+func guessBytes(vocab int, lim *model.Limits, lookup bool) int64 {
 	if lim.Lookahead == 0 {
 		return 0
 	}
+	masks := int64(lim.MaxSeqs) * int64(lim.Lookahead) * int64(vocab) / 8
+	if !lookup { // a model's guesses need no index
+		return masks
+	}
 	const stored = 1 << 20
-	return 12*(stored+int64(slices.Max(lim.Blocks))*int64(lim.BlockSize)) + int64(lim.MaxSeqs)*int64(lim.Lookahead)*int64(vocab)/8
+	return 12*(stored+int64(slices.Max(lim.Blocks))*int64(lim.BlockSize)) + masks
 }
 
 // connectionBytes is what a connection takes.

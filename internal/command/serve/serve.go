@@ -92,10 +92,8 @@ func checkFirst(cfg *config.Config, env []string) error {
 	if _, err := cfg.TLS(); err != nil {
 		return err
 	}
-	if _, _, err := checkOutlets(cfg, command.Version(), env); err != nil {
-		return err
-	}
-	return cfg.Guessable()
+	_, _, err := checkOutlets(cfg, command.Version(), env)
+	return err
 }
 
 // openPort listens where the settings say.
@@ -106,6 +104,11 @@ func openPort(cfg *config.Config) (net.Listener, error) {
 		}
 		if _, err := load.Resolve(model.Path); err != nil {
 			return nil, err // before a port is open: the commonest mistake
+		}
+	}
+	if guesses := cfg.Speculation; guesses != nil && guesses.Draft != "" && !load.BuiltIn(guesses.Draft) {
+		if _, err := load.Resolve(guesses.Draft); err != nil {
+			return nil, fmt.Errorf("--speculative-config: %w", err)
 		}
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
@@ -208,9 +211,6 @@ func catchHangups() (hup chan os.Signal, outlives bool) {
 func Start(ctx context.Context, args []string, log io.Writer) (address string, ended <-chan error, err error) {
 	src := config.Source{Args: args}
 	cfg, err := config.Load(src)
-	if err == nil {
-		err = cfg.Guessable()
-	}
 	if err != nil {
 		return "", nil, err
 	}

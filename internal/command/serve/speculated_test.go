@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"ossian/internal/ckpt/eagle/eagletest"
 	"ossian/internal/command/commandtest"
 )
 
@@ -26,12 +27,15 @@ func TestSPC5RepliesAreTheSame(t *testing.T) {
 	requests, methods := 40, []string{
 		`{"method":"suffix","num_speculative_tokens":7,"adaptive":false}`,
 		`{"method":"ngram","num_speculative_tokens":3,"prompt_lookup_min":2,"prompt_lookup_max":4,"adaptive":false}`,
+		`{"method":"draft_model","model":"ossian-tiny","num_speculative_tokens":4,"adaptive":false}`,
+		fmt.Sprintf(`{"method":"eagle3","model":%q,"num_speculative_tokens":3,"adaptive":false}`, eagletest.Trained(t)),
 		`{"method":"suffix","num_speculative_tokens":31}`,
+		`{"method":"draft_model","model":"ossian-tiny","num_speculative_tokens":31,"max_model_len":300,"adaptive":false}`,
 	}
 	if commandtest.Soaking() {
 		requests = 1000
 	} else {
-		methods = methods[:2]
+		methods = methods[:4]
 	}
 	args := []string{"--max-num-seqs", "8", "--max-model-len", "512", "--num-gpu-blocks-override", "36"}
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -82,7 +86,7 @@ func ask(rng *rand.Rand) question {
 	some(5, "n", 2)
 	some(4, "stream", true)
 	some(6, "ignore_eos", true)
-	some(6, "min_tokens", 1+rng.IntN(10))
+	some(6, "min_tokens", min(1+rng.IntN(10), body["max_tokens"].(int)))
 	some(8, "cache_salt", pick("x", "y"))
 	asked := question{leaves: body["stream"] == true && rng.IntN(5) == 0}
 	if rng.IntN(2) == 0 {

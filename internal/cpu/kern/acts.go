@@ -18,6 +18,7 @@ type Acts struct {
 	dst     []float32
 	bias    []float32
 	jobs    []Job
+	gate    func(dst, pairs []float32) // of MulGated, else nil
 	tiling  *tiling
 	tasks   []task
 	scratch [][]float32 // decoded weight rows of each worker
@@ -124,6 +125,9 @@ func (m *Matrix) quantised() bool { return m.fam < packed && !m.opt.Exact }
 
 // rounded reports whether m multiplies activations in BF16.
 func (m *Matrix) rounded() bool { return m.fam == bf16x16 && !m.opt.Exact }
+
+// tiled reports whether the machine's tiles multiply m.
+func (m *Matrix) tiled() bool { return m.rounded() && m.opt.Level == AMX }
 
 // tileBytes returns what so many rounded rows take.
 func (m *Matrix) tileBytes(tileRows int) int {

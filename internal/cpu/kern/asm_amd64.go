@@ -75,14 +75,47 @@ func bf16Asm(l Level, T, G int, w, a *byte, nb, size int, y *float32) {
 	bf16Kernel(l, T, G, w, a, nb, size, y)
 }
 
-// bf16TilesAsm multiplies with T rows in one of the machine's tiles, or two.
-func bf16TilesAsm(config *[64]byte, w, a *byte, nb, T, groups, size int, y *float32, ldy int) {
-	if T <= maxTile {
-		bf16Tiles1AMX(&config[0], w, a, nb, 2*bf16Block*T, groups, size, y, 4*ldy)
-		return
+// bf16TilesAsm runs a product in one of the machine's tiles of activations, or two at a time.
+func bf16TilesAsm(p *tileProduct) {
+	config, c, row := &tileConfigs[p.rows-1][0], unsafe.SliceData(p.c), 2*bf16Block*p.rows
+	switch {
+	case p.rows <= maxTile:
+		bf16TilesShortAMX(config, &p.w[0], &p.a[0], p.nb, row, p.groups, p.size, p.tiles, p.step, c, 4*p.ldc, &p.y[0], 4*p.ldy)
+	case p.tiles == 1:
+		bf16TilesTallAMX(config, &p.w[0], &p.a[0], p.nb, row, p.groups, p.size, p.tiles, p.step, c, 4*p.ldc, &p.y[0], 4*p.ldy)
+	default:
+		bf16TilesManyAMX(config, &p.w[0], &p.a[0], p.nb, row, p.groups, p.size, p.tiles, p.step, c, 4*p.ldc, &p.y[0], 4*p.ldy)
 	}
-	bf16Tiles2AMX(&config[0], w, a, nb, 2*bf16Block*T, groups, size, y, 4*ldy)
 }
+
+// packKeysAsm and packValuesAsm have kernels for AVX-512 only.
+func packKeysAsm(dst *byte, rows **uint16, groups, blocks int) {
+	packKeysAVX512(dst, (**byte)(unsafe.Pointer(rows)), groups, blocks)
+}
+
+func packValuesAsm(dst *byte, rows **uint16, pairs, columns, size int) (finite bool) {
+	return packValuesAVX512(dst, (**byte)(unsafe.Pointer(rows)), pairs, columns, size) == 0
+}
+
+func keysAsm(queries *byte, groups **uint16, n, blocks, stride int, scratch *byte, y *float32, ldy int) {
+	keysAMX(&tileConfigs[groupRows-1][0], queries, (**byte)(unsafe.Pointer(groups)), n, blocks, stride, scratch, y, ldy)
+}
+
+func weighRowsAsm(heads int, acc *float32, lda int, p *float32, ldp int, rows **uint16, blocks, columns int) {
+	at := (**byte)(unsafe.Pointer(rows))
+	switch heads {
+	case 1:
+		weighRows1AVX512(acc, lda, p, ldp, at, blocks, columns)
+	case 2:
+		weighRows2AVX512(acc, lda, p, ldp, at, blocks, columns)
+	case 3:
+		weighRows3AVX512(acc, lda, p, ldp, at, blocks, columns)
+	case 4:
+		weighRows4AVX512(acc, lda, p, ldp, at, blocks, columns)
+	}
+}
+
+func asBF16Asm(x *float32, n int) { asBF16AVX512(x, n) }
 
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.
 func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k unsafe.Pointer, ldk int, f family, n, next int) (done int) {

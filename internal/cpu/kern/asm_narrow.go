@@ -14,8 +14,18 @@ func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float3
 	panic(noKernels)
 }
 
-func bf16TilesAsm(*[64]byte, *byte, *byte, int, int, int, int, *float32, int) { panic(noKernels) }
+func bf16TilesAsm(*tileProduct) { panic(noKernels) }
 
 func weightsAsm(*uint64, *float32, int, float64, float64, float32, uint64, uint64) (int, uint64) {
 	panic(noKernels)
 }
+
+func packKeysAsm(*byte, **uint16, int, int) { panic(noKernels) }
+
+func packValuesAsm(*byte, **uint16, int, int, int) bool { panic(noKernels) }
+
+func asBF16Asm(*float32, int) { panic(noKernels) }
+
+func keysAsm(*byte, **uint16, int, int, int, *byte, *float32, int) { panic(noKernels) }
+
+func weighRowsAsm(int, *float32, int, *float32, int, **uint16, int, int) { panic(noKernels) }

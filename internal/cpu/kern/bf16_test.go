@@ -138,7 +138,8 @@ func TestBF16Bits(t *testing.T) {
 			width := groups * groupRows
 			got, want := guarded[float32](t, rows*width, front), make([]float32, rows*groupRows)
 			if l == AMX {
-				bf16AMX(w, size, groups, tile, nb, rows, got, width)
+				product := tileProduct{w: w, a: tile, nb: nb, rows: rows, groups: groups, size: size, tiles: 1, y: got, ldy: width}
+				product.run()
 			} else {
 				l.bf16Tile(w, size, groups, tile, nb, rows, got)
 			}

@@ -1469,15 +1469,60 @@ func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, y *float32)
 //go:noescape
 func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, y *float32)
 
-// bf16Tiles1AMX multiplies groups of BF16 rows, size bytes apart, with 1 tiles of activations, nb blocks of 32 of rowBytes each; see bf16Go. Rows of y are ldy bytes apart.
+// bf16TilesShortAMX adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.
 //
 //go:noescape
-func bf16Tiles1AMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, y *float32, ldy int)
+func bf16TilesShortAMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, tiles int, step int, c *float32, ldc int, y *float32, ldy int)
 
-// bf16Tiles2AMX multiplies groups of BF16 rows, size bytes apart, with 2 tiles of activations, nb blocks of 32 of rowBytes each; see bf16Go. Rows of y are ldy bytes apart.
+// bf16TilesTallAMX adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.
 //
 //go:noescape
-func bf16Tiles2AMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, y *float32, ldy int)
+func bf16TilesTallAMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, tiles int, step int, c *float32, ldc int, y *float32, ldy int)
+
+// bf16TilesManyAMX adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.
+//
+//go:noescape
+func bf16TilesManyAMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, tiles int, step int, c *float32, ldc int, y *float32, ldy int)
+
+// packKeysAVX512 packs groups of 16 rows of BF16, each of blocks of 32 elements, word by word; see packKeysGo. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func packKeysAVX512(dst *byte, rows **byte, groups int, blocks int)
+
+// packValuesAVX512 packs pairs of rows of BF16, each of columns of 32 elements, word by word into row groups, size bytes apart, of 16 elements; see packValuesGo. It returns 0 if all are finite, and prefetches the rows fetchRows further on.
+//
+//go:noescape
+func packValuesAVX512(dst *byte, rows **byte, pairs int, columns int, size int) uint32
+
+// asBF16AVX512 rounds to nearest even; n is a multiple of 16.
+//
+//go:noescape
+func asBF16AVX512(x *float32, n int)
+
+// keysAMX multiplies groups of 16 keys of BF16, rows of blocks of 32 elements that lie stride bytes apart, with a row group of queries: 16 rows of y, ldy bytes apart, one for each query. It prefetches the groups fetchRows further on. scratch has 1 KB.
+//
+//go:noescape
+func keysAMX(config *byte, q *byte, keys **byte, groups int, blocks int, stride int, scratch *byte, y *float32, ldy int)
+
+// weighRows1AVX512 computes 1 rows of sums of rows of BF16 by weights that are BF16, blocks of 32 rows of columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighRows1AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+
+// weighRows2AVX512 computes 2 rows of sums of rows of BF16 by weights that are BF16, blocks of 32 rows of columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighRows2AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+
+// weighRows3AVX512 computes 3 rows of sums of rows of BF16 by weights that are BF16, blocks of 32 rows of columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighRows3AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+
+// weighRows4AVX512 computes 4 rows of sums of rows of BF16 by weights that are BF16, blocks of 32 rows of columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighRows4AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
 
 // peakBF16AVX512 runs n times twelve multiply-adds within registers.
 //

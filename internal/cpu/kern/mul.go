@@ -10,8 +10,8 @@ import "fmt"
 //     (tile.go) → tileKernel, pairKernel (dispatch_amd64.go, dispatch_arm64.go) → mx4Tile3AVX512, mx4Pair4AVX512, …
 //   - packed weights by one activation row with AVX-512, which is decoding: Matrix.oneRow
 //     (tile.go) → oneRowKernel → mx4OneRowAVX512, …
-//   - BF16 in row groups (mulbf16.go): bf16AMX → bf16Tiles2AMX for all row groups of a task and
-//     up to 32 rows, Level.bf16Tile (bf16.go) → bf16Kernel → bf16Tiled8AVX512, …
+//   - BF16 in row groups (mulbf16.go): tileProduct → bf16TilesManyAMX for all row groups and all
+//     rows of a task, Level.bf16Tile (bf16.go) → bf16Kernel → bf16Tiled8AVX512, …
 //   - rows as stored, or decoded for Options.Exact (mulstored.go): Level.dots (dot.go) →
 //     dotsKernel → dotsBF164AVX512, …
 //
@@ -45,7 +45,27 @@ func (m *Matrix) Mul(pool *Pool, dst []float32, acts *Acts, bias []float32, jobs
 		m.mulHalves(pool, dst, acts, bias, jobs)
 		return
 	}
-	acts.m, acts.dst, acts.bias, acts.jobs = m, dst, bias, jobs
+	m.multiply(pool, dst, acts, bias, jobs, nil)
+}
+
+// Gated reports whether MulGated multiplies so many rows.
+func (m *Matrix) Gated(rows int) bool {
+	return m.halves == nil && m.tiled() && rows > maxTile && m.out%2 == 0
+}
+
+// MulGated is Mul of all rows of a matrix that is Gated, whose results in pairs are gated to one of
+// each: gate fills dst from twice as many. So the pairs need not go through memory. dst has rows
+// of half as many floats.
+func (m *Matrix) MulGated(pool *Pool, dst []float32, acts *Acts, bias []float32, jobs []Job, gate func(dst, pairs []float32)) {
+	if acts.width != m.in || len(dst) < acts.rows*m.out/2 || !m.Gated(acts.rows) {
+		panic(fmt.Sprintf("kern: activations of width %d for a stack [%d, %d, %d] and %d gated results", acts.width, m.e, m.out, m.in, len(dst)))
+	}
+	m.multiply(pool, dst, acts, bias, jobs, gate)
+}
+
+// multiply is Mul of jobs that fit, or MulGated if gate is not nil.
+func (m *Matrix) multiply(pool *Pool, dst []float32, acts *Acts, bias []float32, jobs []Job, gate func(dst, pairs []float32)) {
+	acts.m, acts.dst, acts.bias, acts.jobs, acts.gate = m, dst, bias, jobs, gate
 	if acts.multiply == nil {
 		acts.round, acts.multiply = acts.roundTile, acts.multiplyTask
 	}
@@ -121,7 +141,7 @@ func (m *Matrix) groupTime(rows int) int {
 		return read + m.in*rows/int8FinePerNs
 	case m.quantised():
 		return read + m.in*rows/int8PerNs
-	case m.rounded() && m.opt.Level == AMX:
+	case m.tiled():
 		return read + m.in*rows/tilesPerNs
 	case m.rounded() && m.opt.Level.pairs():
 		return read + m.in*rows/bf16PerNs
@@ -133,6 +153,10 @@ const (
 	// cached is how many activation rows a task takes through its row groups, so that they
 	// stay in the second-level cache.
 	cached = 128
+	// cachedAMX and sumsAMX are that for tiles, in bytes: of activations, and of their sums.
+	cachedAMX, sumsAMX = 512 << 10, 256 << 10
+	// SumsBytes is about what each worker keeps sums in.
+	SumsBytes = sumsAMX * 9 / 8
 	// taskTime is about how long a task takes, in ns by groupTime: long enough for the pool's
 	// counters not to count, short enough for workers to end together.
 	taskTime = 30_000
@@ -147,11 +171,14 @@ const (
 func (acts *Acts) plan(workers int) {
 	acts.tasks = acts.tasks[:0]
 	units := (acts.m.out + groupRows - 1) / groupRows
-	tiles := acts.tiling.tiles
+	tiles, sums, together := acts.tiling.tiles, 0, cached
+	if acts.m.tiled() {
+		together = max(cachedAMX/(2*acts.m.in), maxTileAMX)
+	}
 	for lo := 0; lo < len(tiles); {
 		// The tiles lo..hi-1 are of one job and stay cached together, or are one.
 		job, hi, rows := tiles[lo].job, lo, 0
-		for hi < len(tiles) && tiles[hi].job == job && (hi == lo || rows+tiles[hi].rows <= cached) {
+		for hi < len(tiles) && tiles[hi].job == job && (hi == lo || rows+tiles[hi].rows <= together) {
 			rows += tiles[hi].rows
 			hi++
 		}
@@ -161,15 +188,22 @@ func (acts *Acts) plan(workers int) {
 			budget *= 4
 		}
 		step := max(1, min(budget/max(1, acts.m.groupTime(rows)), units*len(acts.jobs)/(tasksPerWorker*workers)))
+		if rows > maxTileAMX && acts.m.tiled() { // rows of activations are to meet many row groups while they are near
+			step = max(1, min(sumsAMX/(4*groupRows*rows), units*len(acts.jobs)/(tasksPerWorker*workers)))
+		}
 		// A task of an odd number of row groups would have one for the slower kernel.
 		pairs := rows >= minPair && acts.m.quantised() && acts.m.fam.pairs(acts.m.opt.Level)
-		if pairs || (acts.m.rounded() && acts.m.opt.Level == AMX) {
+		if pairs || acts.m.tiled() {
 			step = (step + 1) &^ 1
 		}
+		sums = max(sums, rows*(step*groupRows+sumsApart))
 		for from := 0; from < units; from += step {
 			acts.tasks = append(acts.tasks, task{job: job, from: from, to: min(from+step, units), lo: lo, hi: hi})
 		}
 		lo = hi
+	}
+	if acts.m.tiled() {
+		acts.growScratch(workers, sums)
 	}
 }
 
@@ -183,7 +217,7 @@ func (acts *Acts) multiplyTask(worker, chunk int) {
 		acts.multiplyPacked(chunk)
 		return
 	} else if acts.m.rounded() {
-		acts.multiplyBF16(task)
+		acts.multiplyBF16(worker, task)
 		return
 	}
 	acts.multiplyStored(&acts.tasks[chunk], acts.scratch[worker])

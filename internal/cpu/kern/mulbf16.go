@@ -4,12 +4,10 @@ package kern
 // takes all row groups of a task, with others one.
 
 // multiplyBF16 runs a task.
-func (acts *Acts) multiplyBF16(task *task) {
+func (acts *Acts) multiplyBF16(worker int, task *task) {
 	matrix, job := acts.m, &acts.jobs[task.job]
 	if matrix.opt.Level == AMX {
-		for k := range acts.tiling.tiles[task.lo:task.hi] {
-			acts.multiplyAMX(job, task, &acts.tiling.tiles[task.lo+k])
-		}
+		acts.multiplyAMX(job, task, acts.scratch[worker])
 		return
 	}
 	var results [maxTile * groupRows]float32
@@ -30,16 +28,27 @@ func (acts *Acts) tileBF16(job *Job, group, groups int, tile *tile, results []fl
 	matrix := acts.m
 	buf := acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.tileRows)]
 	matrix.opt.Level.bf16Tile(matrix.groups16(job.E, group, groups), matrix.size, groups, buf, matrix.in/bf16Block, tile.rows, results)
-	acts.deliver(job, tile, group, results, groups*groupRows)
+	acts.deliver(job, tile, group, results, groups*groupRows, groups*groupRows)
 }
 
-// deliver writes results, rows of so many floats, with the bias to where they belong.
-func (acts *Acts) deliver(job *Job, tile *tile, group int, results []float32, width int) {
+// deliver writes results, rows of so many floats, apart from one to the next, with the bias to
+// where they belong.
+func (acts *Acts) deliver(job *Job, tile *tile, group int, results []float32, width, apart int) {
 	for k := range tile.rows {
 		dst := acts.result(job, tile.first+k, group)
 		dst = dst[:min(width, len(dst))]
-		copy(dst, results[k*width:])
+		copy(dst, results[k*apart:])
 		acts.addBias(job, group, dst)
+	}
+}
+
+// deliverGated is deliver for pairs of results that a gate makes one of each.
+func (acts *Acts) deliverGated(job *Job, tile *tile, group int, results []float32, width, apart int) {
+	width = min(width, acts.m.out-group*groupRows)
+	for k := range tile.rows {
+		pairs := results[k*apart:][:width]
+		acts.addBias(job, group, pairs)
+		acts.gate(acts.dst[job.target(tile.first+k)*acts.m.out/2+group*groupRows/2:][:width/2], pairs)
 	}
 }
 
@@ -55,47 +64,70 @@ func (m *Matrix) groups16(e, first, groups int) []byte {
 	return m.mem[(e*m.groups+first)*m.size:][:groups*m.size]
 }
 
-// apart is how many row groups a call takes whose results lie elsewhere first: in 8 KB.
-const apart = 4
+// amxBlocks is the most blocks of 32 elements of a row that are multiplied at a time: so many of
+// two row groups take 32 KB and stay in the first-level cache for all tiles of activations.
+const amxBlocks = 16
 
-// multiplyAMX multiplies the row groups of a task with a tile. Where the rows of dst are
-// neighbours and the groups whole, the machine's tiles are stored there.
-func (acts *Acts) multiplyAMX(job *Job, task *task, tile *tile) {
-	matrix, first, nb := acts.m, task.from, acts.m.in/bf16Block
-	buf := acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.rows)]
-	if job.neighbours(tile.first, tile.rows) {
-		if groups := min(task.to, matrix.out/groupRows) - first; groups > 0 {
-			dst := acts.dst[job.target(tile.first)*matrix.out+first*groupRows:]
-			bf16AMX(matrix.groups16(job.E, first, groups), matrix.size, groups, buf, nb, tile.rows, dst, matrix.out)
-			for k := range tile.rows {
-				acts.addBias(job, first, dst[k*matrix.out:][:groups*groupRows])
+// multiplyAMX multiplies the row groups of a task with its tiles, some blocks at a time. What they
+// give is added up in sums, whose rows lie close together: stored where they belong, far from one
+// another, they would push each other out of the caches.
+func (acts *Acts) multiplyAMX(job *Job, task *task, sums []float32) {
+	matrix, nb, groups := acts.m, acts.m.in/bf16Block, task.to-task.from
+	tiles, width, parts := acts.tiling.tiles[task.lo:task.hi], groups*groupRows+sumsApart, 1
+	if len(tiles) > 1 {
+		parts = (nb + amxBlocks - 1) / amxBlocks
+	}
+	weights := matrix.groups16(job.E, task.from, groups)
+	for part := range parts {
+		from, to := part*nb/parts, (part+1)*nb/parts
+		for first, row := 0, 0; first < len(tiles); {
+			tile, count := &tiles[first], 1
+			for first+count < len(tiles) && tiles[first+count].rows == tile.rows {
+				count++
 			}
-			first += groups
+			product := tileProduct{w: weights[from*tileWeights:], a: acts.tiling.buf[tile.off+from*2*bf16Block*tile.rows:],
+				nb: to - from, rows: tile.rows, groups: groups, size: matrix.size, tiles: count, step: nb * 2 * bf16Block * tile.rows, y: sums[row*width:], ldy: width}
+			if part > 0 {
+				product.c, product.ldc = product.y, width
+			}
+			product.run()
+			first, row = first+count, row+count*tile.rows
 		}
 	}
-	var results [maxTileAMX * apart * groupRows]float32
-	for ; first < task.to; first += apart {
-		groups := min(task.to-first, apart)
-		bf16AMX(matrix.groups16(job.E, first, groups), matrix.size, groups, buf, nb, tile.rows, results[:], groups*groupRows)
-		acts.deliver(job, tile, first, results[:], groups*groupRows)
+	deliver := acts.deliver
+	if acts.gate != nil {
+		deliver = acts.deliverGated
+	}
+	for k := range tiles {
+		deliver(job, &tiles[k], task.from, sums, groups*groupRows, width)
+		sums = sums[tiles[k].rows*width:]
 	}
 }
 
-// neighbours reports whether count rows of results of j from the first on lie one behind the other.
-func (j *Job) neighbours(first, count int) bool {
-	for i := 1; i < count; i++ {
-		if j.target(first+i) != j.target(first)+i {
-			return false
-		}
-	}
-	return true
+// sumsApart is how many floats lie between rows of sums, so that they are not powers of two apart.
+const sumsApart = 16
+
+// tileWeights is the bytes of a tile of weights, a block of a row group.
+const tileWeights = 2 * bf16Block * groupRows
+
+// A tileProduct is the product of row groups with tiles of activations of as many rows, of all
+// their blocks or some: y[t·ldy+16g+r] = c[t·ldc+16g+r] + w[g][r]·x[t], c counting as 0 if it is
+// nil; see bf16Go.
+type tileProduct struct {
+	w, a        []byte // from their first block on
+	nb, rows    int    // blocks, activation rows of a tile
+	groups      int    // row groups …
+	size        int    // … and the bytes from one to the next
+	tiles, step int    // of activations, likewise; one if they have up to 16 rows
+	c, y        []float32
+	ldc, ldy    int
 }
 
-// bf16AMX computes y[t·ldy+16g+r] = w[g][r]·x[t] for row groups, size bytes apart, and a tile of T
-// rows; see bf16Go.
-func bf16AMX(w []byte, size, groups int, tile []byte, nb, T int, y []float32, ldy int) {
-	_, _, _ = w[:(groups-1)*size+nb*layouts[bf16x16].quants], tile[:nb*T*2*bf16Block], y[:(T-1)*ldy+groups*groupRows]
-	bf16TilesAsm(&tileConfigs[T-1], &w[0], &tile[0], nb, T, groups, size, &y[0], ldy)
+// run computes the product.
+func (p *tileProduct) run() {
+	last := p.tiles*p.rows - 1
+	_, _, _ = p.w[:(p.groups-1)*p.size+p.nb*tileWeights], p.a[:(p.tiles-1)*p.step+p.nb*p.rows*2*bf16Block], p.y[:last*p.ldy+p.groups*groupRows]
+	bf16TilesAsm(p)
 }
 
 // tileConfigs configure the machine's tiles for 1 to 32 activation rows (Intel's manual, volume 1,

@@ -453,6 +453,9 @@ func (d *driver) row(batch *runner.Batch, seq *sequence, n int, guesses []int32)
 	if row.Targets = seq.targets(row.Start); row.Targets != nil {
 		row.Params, row.History = seq.req.params, seq.tokens
 	}
+	if d.info.Ahead > 0 && seq.pending == 0 {
+		row.Ahead, row.History = d.rng.IntN(d.info.Ahead+1), seq.tokens
+	}
 	if seq.launched == len(seq.tokens)+seq.pending {
 		row.Sample, row.Params, row.OutputIndex, row.History = true, seq.req.params, uint64(len(seq.got.ids)+seq.pending), seq.tokens
 		if seq.req.masked {

@@ -35,6 +35,7 @@ type Request struct {
 	Verbosity         string
 	TopLogprobs       *int64
 	Truncation        string // "", disabled, auto
+	ContinueFinal     bool   // continue_final_message: the answer goes on with the last message or reasoning
 	Include           []string
 	Store             *bool // nil = true
 	Background        bool
@@ -193,6 +194,8 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 		}
 	case "truncation":
 		r.Truncation = in.Text()
+	case "continue_final_message":
+		r.ContinueFinal = in.Boolean()
 	case "include":
 		r.Include = []string{}
 		in.Array(limits.MetadataPairs, "names", func(int) {

@@ -29,14 +29,14 @@ func responseOf(t testing.TB, body string) *Request {
 func TestResponseRequest(t *testing.T) {
 	q := responseOf(t, `{"model":"m","input":"Hi","instructions":"","previous_response_id":"resp_1","max_output_tokens":5,"max_tool_calls":6,"parallel_tool_calls":false,
 		"reasoning":{"effort":"high","summary":"auto","context":"all_turns"},"text":{"format":{"type":"json_schema","name":"n","schema":{"b":1,"a":2},"strict":true},"verbosity":"low"},
-		"top_logprobs":3,"truncation":"auto","include":["a","b"],"store":true,"background":true,"user":"u","safety_identifier":"s","prompt_cache_key":"k","temperature":0.5,"seed":7,
+		"top_logprobs":3,"truncation":"auto","continue_final_message":true,"include":["a","b"],"store":true,"background":true,"user":"u","safety_identifier":"s","prompt_cache_key":"k","temperature":0.5,"seed":7,
 		"metadata":{"x":"y"},"stream":true,"tool_choice":{"type":"function","name":"f"},"tools":[{"type":"function","name":"f","parameters":{"type":"object"}},
 		{"type":"custom","name":"c"},{"type":"namespace","name":"space","description":"d","tools":[{"type":"function","name":"f"},{"type":"custom","name":"g"}]}]}`)
 	for name, pair := range map[string][2]any{
 		"model": {q.Model, "m"}, "instructions": {*q.Instructions, ""}, "previous": {q.Previous, "resp_1"}, "most": {*q.MaxOutputTokens, int64(5)}, "calls": {*q.MaxToolCalls, int64(6)},
 		"parallel": {*q.ParallelToolCalls, false}, "effort": {q.Effort, "high"}, "summary": {q.Summary, "auto"}, "context": {q.Context, "all_turns"}, "verbosity": {q.Verbosity, "low"},
 		"schema": {string(q.ResponseFormat.JSONSchema.Schema), `{"b":1,"a":2}`}, "strict": {q.ResponseFormat.JSONSchema.Strict, true}, "format": {q.ResponseFormat.Type, "json_schema"},
-		"logprobs": {*q.TopLogprobs, int64(3)}, "truncation": {q.Truncation, "auto"}, "include": {q.Includes("b") && !q.Includes("c"), true}, "store": {q.Keep(), true},
+		"logprobs": {*q.TopLogprobs, int64(3)}, "truncation": {q.Truncation, "auto"}, "continue": {q.ContinueFinal, true}, "include": {q.Includes("b") && !q.Includes("c"), true}, "store": {q.Keep(), true},
 		"background": {q.Background, true}, "user": {q.User, "u"}, "safety": {q.SafetyID, "s"}, "cache": {q.CacheKey, "k"}, "temperature": {*q.Temperature, 0.5}, "seed": {*q.Seed, int64(7)},
 		"metadata": {q.Metadata["x"], "y"}, "stream": {q.Stream, true}, "choice": {q.ToolChoice.Name, "f"}, "input": {q.Input[0].Content[0], "Hi"}, "tools": {len(q.Tools), 4},
 		"call":   {q.Called("space__f"), Item{Type: ItemFunctionCall, Name: "f", Namespace: "space"}},

@@ -12,7 +12,7 @@ import (
 // written into the file by name, with the registers that avo has chosen, and encode replaces
 // them by their bytes (Intel's manual, volume 2).
 
-var unknown = regexp.MustCompile(`(?m)^\t(VDPBF16PS|LDTILECFG|TILELOADD|TILESTORED|TILEZERO|TILERELEASE|TDP[A-Z0-9]+)\b *(.*)$`)
+var unknown = regexp.MustCompile(`(?m)^\t(VDPBF16PS|LDTILECFG|TILELOADDT1|TILELOADD|TILESTORED|TILEZERO|TILERELEASE|TDP[A-Z0-9]+)\b *(.*)$`)
 
 // encode writes the bytes of the instructions in an assembly file that the assembler
 // does not know.
@@ -77,7 +77,7 @@ func evexPairs(src string, other, dst byte) []byte {
 // tiles numbers: source in memory, other, destination.
 func vexTile(op string, operands []string) []byte {
 	const none, p66, pF3, pF2 = 0, 1, 2, 3
-	code := map[string][2]byte{"LDTILECFG": {none, 0x49}, "TILERELEASE": {none, 0x49}, "TILEZERO": {pF2, 0x49}, "TILELOADD": {pF2, 0x4b}, "TILESTORED": {pF3, 0x4b},
+	code := map[string][2]byte{"LDTILECFG": {none, 0x49}, "TILERELEASE": {none, 0x49}, "TILEZERO": {pF2, 0x49}, "TILELOADD": {pF2, 0x4b}, "TILELOADDT1": {p66, 0x4b}, "TILESTORED": {pF3, 0x4b},
 		"TDPBF16PS": {pF3, 0x5c}, "TDPBSUD": {pF3, 0x5e}}[op]
 	if code == [2]byte{} {
 		panic("no encoding of " + op)
@@ -94,7 +94,7 @@ func vexTile(op string, operands []string) []byte {
 	case "LDTILECFG":
 		m := parse(operands[0])
 		return append(vex(m.index>>3, m.base>>3, 0), m.bytes(0, 1)...)
-	case "TILELOADD":
+	case "TILELOADD", "TILELOADDT1":
 		m := parse(operands[0])
 		return append(vex(m.index>>3, m.base>>3, 0), m.bytes(tile(1), 1)...)
 	case "TILESTORED":

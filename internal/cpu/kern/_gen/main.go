@@ -70,8 +70,16 @@ func main() {
 		peak(isa, "F32")
 	}
 	bf16All()
-	amxBF16(1)
-	amxBF16(2)
+	for _, shape := range []string{"Short", "Tall", "Many"} {
+		amxBF16(shape)
+	}
+	packKeys()
+	packValues()
+	asBF16()
+	keysAMX()
+	for heads := 1; heads <= weighHeads; heads++ {
+		weighRows(heads)
+	}
 	peak(avx512, "BF16")
 	peakAMX()
 	weights()
