@@ -146,11 +146,16 @@ func fit(name string, records []cost.Record, out string, report io.Writer) error
 	return nil
 }
 
-// byKernel prints predicted over measured of each kernel or operation: the median, the least and the most.
+// byKernel prints predicted over measured of each kernel, and of operations of several: the median, the least
+// and the most.
 func byKernel(records []cost.Record, miss func(*cost.Record) float64, report io.Writer) {
 	ratios := map[string][]float64{}
 	for i := range records {
-		ratios[records[i].Kernel] = append(ratios[records[i].Kernel], miss(&records[i]))
+		name := records[i].Kernel
+		if works := records[i].Works; len(works) == 1 {
+			name = works[0].Kernel
+		}
+		ratios[name] = append(ratios[name], miss(&records[i]))
 	}
 	for _, kernel := range slices.Sorted(maps.Keys(ratios)) {
 		all := ratios[kernel]

@@ -60,7 +60,7 @@ type Constants struct {
 	Row    float64 `json:"row"`    // and for each of its rows
 }
 
-// Assumed are the constants while no card has been measured. Copies on Hopper were seen at 0.9 of the data
+// Assumed are the constants of cards that were not measured. The cache of an H200 gave all that it may. Copies on Hopper were seen at 0.9 of the data
 // sheet (cuda.md 8), products at 0.8 of it. Of an instruction of PTX ptxas 12.9 makes 0.86 to 1.2 in the
 // products, 1.1 to 1.4 in attention. A call of the driver takes one to two microseconds and 0.5 through
 // purego (cuda.md 4). The others are round numbers of the right size.
