@@ -73,3 +73,28 @@ func TestRun(t *testing.T) {
 		t.Errorf("%s", report.String())
 	}
 }
+
+// TestRunCards: files as cards wrote them are fitted as they are; where nothing says which card it was, one has
+// to be named.
+func TestRunCards(t *testing.T) {
+	const folder = "../../../docs/measurements/"
+	for _, c := range []struct {
+		path, card, want string
+		warpgroups       bool
+	}{
+		{"nvidia-h200/kernels.csv", "", "H200: 157 kernels", true},
+		{"nvidia-h100/first/kernels.csv", "", "H100-SXM: 88 kernels", false},
+		{"nvidia-h100/tiles/kernels.csv", "NVIDIA H100 80GB HBM3", "H100-SXM: 343 kernels", true},
+	} {
+		var report bytes.Buffer
+		if err := run(folder+c.path, t.TempDir(), c.card, c.warpgroups, &report); err != nil || !strings.Contains(report.String(), c.want) {
+			t.Errorf("%s: %v\n%s", c.path, err, report.String())
+		}
+	}
+	if err := run(folder+"nvidia-h100/tiles/kernels.csv", t.TempDir(), "", true, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "-card NAME") {
+		t.Errorf("no card: %v", err)
+	}
+	if err := run(folder+"nvidia-h200/kernels.csv", t.TempDir(), "Z80", true, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "Z80") {
+		t.Errorf("an unknown card: %v", err)
+	}
+}

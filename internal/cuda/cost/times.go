@@ -71,8 +71,8 @@ func cutTile(shape string) (name string, tile int, ok bool) {
 	if !found {
 		return shape, 0, false
 	}
-	tile, err := strconv.Atoi(end)
-	if err != nil || tile != -1 && tile != 0 && tile != 32 && tile != 64 && tile != 128 {
+	tile, known := map[string]int{"-1": -1, "0": 0, "32": 32, "64": 64, "128": 128}[end]
+	if !known {
 		return shape, 0, false
 	}
 	return name, tile, true
