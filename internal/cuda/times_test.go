@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -161,6 +162,14 @@ func TestKernelTimes(t *testing.T) {
 	if err := out.Close(); err != nil {
 		t.Error(err)
 	}
+	written, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer written.Close()
+	if records, err := cost.ReadRecords(written, "", cost.Products{}); err != nil || len(records) == 0 {
+		t.Errorf("%d rows that constants can be fitted to: %v", len(records), err)
+	}
 }
 
 // smallShapes reports whether shapes are those that an emulator can do.
@@ -168,37 +177,41 @@ func smallShapes() bool { return !onRealCard() }
 
 // timeLinear times the products of gpt-oss-20b and Qwen3-8B outside mixtures.
 func timeLinear(t *testing.T, out *os.File) {
-	shapes := []struct {
-		name       string
-		dtype      tensor.DType
-		rows, cols int
-	}{
-		{"gpt-oss qkv", tensor.BF16, 5120, 2880}, {"gpt-oss o", tensor.BF16, 2880, 4096}, {"gpt-oss head", tensor.BF16, 201088, 2880},
-		{"gpt-oss q", tensor.BF16, 4096, 2880}, {"gpt-oss k", tensor.BF16, 512, 2880}, {"gpt-oss router", tensor.BF16, 32, 2880},
-		{"qwen3-8b gate-up", tensor.BF16, 24576, 4096}, {"qwen3-8b gate-up q8", tensor.Q8_0, 24576, 4096}, {"qwen3-8b down", tensor.BF16, 4096, 12288},
-	}
+	names := slices.Sorted(maps.Keys(cost.Matrices))
 	counts := []int{1, 2, 8, 16, 32, 64, 128, 256, 512, 2048, 8192}
 	if smallShapes() {
-		shapes, counts = shapes[:1], []int{1}
-		shapes[0].rows, shapes[0].cols = 40, 96
+		names, counts = names[:1], []int{1}
 	}
-	for _, shape := range shapes {
-		t.Run(shape.name, func(t *testing.T) {
-			watch := newStopwatch(t, out)
-			copies, bytes := watch.weights(shape.dtype, 1, shape.rows, shape.cols, false)
-			x := watch.fill(2*counts[len(counts)-1]*pad64(shape.cols), activationBytes(shape.cols))
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			shape, watch := cost.Matrices[name], newStopwatch(t, out)
+			if watch.small {
+				shape.Rows, shape.Cols = 40, 96
+			}
+			copies, bytes := watch.weights(dtypeOf(shape.Format), 1, shape.Rows, shape.Cols, false)
+			x := watch.fill(2*counts[len(counts)-1]*pad64(shape.Cols), activationBytes(shape.Cols))
 			for _, tokens := range counts {
-				if 4*tokens*shape.rows > 4<<30 {
+				if 4*tokens*shape.Rows > 4<<30 {
 					continue // logits of that many tokens are asked for in no step
 				}
-				dst := watch.alloc(4 * tokens * pad64(shape.rows))
-				moved := float64(bytes) + float64(tokens)*(2*float64(shape.cols)+4*float64(shape.rows))
-				watch.measure("linear", shape.name, tokens, 0, moved, 2*float64(tokens)*float64(shape.rows)*float64(shape.cols), func(round int) {
-					watch.q.linear(dst, pad64(shape.rows), x, pad64(shape.cols), copies[round%len(copies)], 0, tokens)
+				dst := watch.alloc(4 * tokens * pad64(shape.Rows))
+				moved := float64(bytes) + float64(tokens)*(2*float64(shape.Cols)+4*float64(shape.Rows))
+				watch.measure("linear", name, tokens, 0, moved, 2*float64(tokens)*float64(shape.Rows)*float64(shape.Cols), func(round int) {
+					watch.q.linear(dst, pad64(shape.Rows), x, pad64(shape.Cols), copies[round%len(copies)], 0, tokens)
 				})
 			}
 		})
 	}
+}
+
+// dtypeOf is a type of weights that is packed in a format.
+func dtypeOf(format cost.Format) tensor.DType {
+	for _, f := range formats {
+		if f.format == format {
+			return f.dtype
+		}
+	}
+	panic(format)
 }
 
 // activationBytes are rows of bf16, random, with their zeros behind them.

@@ -106,6 +106,98 @@ func TestWorkLinear(t *testing.T) {
 	}
 }
 
+// warpgroupsDone turns products by warpgroups into those of mma.sync, which closed forms count.
+func warpgroupsDone(c exec.Count) exec.Count {
+	total := int64(0)
+	for kind, n := range c.MMA {
+		var wide int64
+		if _, err := fmt.Sscanf(kind, "wgmma.m64n%dk16", &wide); err == nil {
+			n *= wide / 8 // the emulator counts one for each of a warpgroup's warps
+		}
+		total += n
+	}
+	c.MMA = map[string]int64{"all": total}
+	return c
+}
+
+// TestWorkWarpgroups: sectors and products of products by warpgroups are exact, instructions within 7 %.
+func TestWorkWarpgroups(t *testing.T) {
+	rng := rand.New(rand.NewPCG(15, 16))
+	for _, f := range formats[:2] {
+		for _, shape := range [][2]int{{128, 512}, {40, 1088}, {272, 2048}} {
+			rows, cols := shape[0], shape[1]
+			r := newHopper(t)
+			r.q.hopper = true
+			source, _ := encoded(t, f.dtype, normals(rng, rows*cols, 1), rows, cols)
+			const tokens = 130
+			w, x := onCard(r, source, false), newActivations(r, normals(rng, tokens*cols, 1), cols)
+			dst := r.alloc(4 * tokens * pad64(rows))
+			for _, r.q.tile = range warpgroupTiles {
+				counted := r.counted(func() { r.q.linear(dst, pad64(rows), x.at, x.stride, w, 0, tokens) })
+				for name, c := range counted {
+					counted[name] = warpgroupsDone(c)
+				}
+				by := cost.Products{Warpgroups: true, Tile: r.q.tile}
+				compareWork(t, fmt.Sprintf("%s %d×%d, tiles of %d", f.format, rows, cols, r.q.tile), counted,
+					by.Linear(cost.Matrix{Format: f.format, Rows: rows, Cols: cols}, false, tokens), allowed{warp: 0.07})
+			}
+		}
+	}
+}
+
+// TestWorkExpertsByWarpgroups: the kernels of experts by warpgroups are those that run.
+func TestWorkExpertsByWarpgroups(t *testing.T) {
+	rng := rand.New(rand.NewPCG(17, 18))
+	const experts, topK, hidden, inner, tokens = 4, 2, 1088, 96, 260
+	r := newHopper(t)
+	r.q.hopper = true
+	m, a := newMixture(r, rng, tensor.MXFP4HF, hidden, inner, experts, 0), newAssigned(rng, tokens, experts, topK)
+	x := newActivations(r, normals(rng, tokens*hidden, 1), hidden)
+	counts := make([]int, experts)
+	for _, id := range a.ids {
+		counts[int(id)]++
+	}
+	shape := cost.Experts{Up: cost.Matrix{Format: cost.MXFP4, Rows: 2 * inner, Cols: hidden}, Down: cost.Matrix{Format: cost.MXFP4, Rows: hidden, Cols: inner},
+		Count: experts, TopK: topK, Bias: true, Products: cost.Products{Warpgroups: true}}
+	for _, r.q.tile = range []int{0, 64} {
+		counted := r.counted(func() { m.run(r, x, a, 0, tokens) })
+		for name, c := range counted {
+			counted[name] = warpgroupsDone(c)
+		}
+		shape.Products.Tile = r.q.tile
+		works := shape.WorksOf(tokens, counts)
+		if len(works) != len(counted) {
+			t.Errorf("tile %d: %d kernels, there ran %v", r.q.tile, len(works), counted)
+			continue
+		}
+		compareWork(t, "rows in order", counted, works[1], allowed{sectors: 0.05, warp: 0.1})
+		for _, w := range works[2:4] {
+			compareWork(t, fmt.Sprint("tile ", r.q.tile), counted, w, allowed{sectors: 0.1, warp: 0.15})
+		}
+	}
+}
+
+// TestWorkTiles: the closed forms choose the tiles that queues do.
+func TestWorkTiles(t *testing.T) {
+	r := newHopper(t)
+	r.q.hopper = true
+	by := cost.Products{Warpgroups: true}
+	name := func(w cost.Work) (tile int) {
+		if _, err := fmt.Sscanf(w.Kernel, "wgmma_linear_bf16_%d", &tile); err != nil {
+			return 0
+		}
+		return tile
+	}
+	for tokens := 1; tokens < 3000; tokens += 1 + tokens/9 {
+		for _, rows := range []int{32, 512, 2880, 5120, 24576, 201088} {
+			w := &matrix{format: formatBF16, experts: 1, rows: rows, cols: 2880}
+			if got, want := name(by.Linear(cost.Matrix{Format: cost.BF16, Rows: rows, Cols: 2880}, false, tokens)), r.q.warpgroupTile(w, tokens); got != want {
+				t.Errorf("%d rows, %d tokens: a tile of %d, the queue takes %d", rows, tokens, got, want)
+			}
+		}
+	}
+}
+
 // TestWorkExperts: products are exact, sectors of the products within 8 % (what is read of the order depends
 // on where experts begin in it).
 func TestWorkExperts(t *testing.T) {

@@ -28,11 +28,12 @@ func TestRun(t *testing.T) {
 	var records []cost.Record
 	add := func(kernel, shape string, tokens int) {
 		r := cost.Record{Card: "H200", Kernel: kernel, Shape: shape, Tokens: tokens}
-		if r.Work, err = cost.ParseWork(kernel, shape, tokens); err != nil {
+		r.Works = make([]cost.Work, 1)
+		if r.Works[0], err = cost.ParseWork(kernel, shape, tokens); err != nil {
 			t.Fatal(err)
 		}
-		seconds, _ := truth.Seconds(&card, &r.Work)
-		r.Micros = 1e6 * (seconds + truth.Gap)
+		seconds, _ := r.Seconds(&card, &truth)
+		r.Micros = 1e6 * seconds
 		records = append(records, r)
 	}
 	for _, shape := range []string{"rows=512 cols=2880", "rows=24576 cols=4096", "rows=201088 cols=2880"} {
@@ -54,7 +55,7 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(path, folder, &report); err != nil {
+	if err := run(path, folder, "", true, &report); err != nil {
 		t.Fatal(err)
 	}
 	written, err := os.ReadFile(filepath.Join(folder, "h200.json"))
@@ -70,5 +71,30 @@ func TestRun(t *testing.T) {
 	}
 	if !strings.Contains(report.String(), "H200: 24 kernels") || !strings.Contains(report.String(), "linear_mxfp4_8") {
 		t.Errorf("%s", report.String())
+	}
+}
+
+// TestRunCards: files as cards wrote them are fitted as they are; where nothing says which card it was, one has
+// to be named.
+func TestRunCards(t *testing.T) {
+	const folder = "../../../docs/measurements/"
+	for _, c := range []struct {
+		path, card, want string
+		warpgroups       bool
+	}{
+		{"nvidia-h200/kernels.csv", "", "H200: 157 kernels", true},
+		{"nvidia-h100/first/kernels.csv", "", "H100-SXM: 88 kernels", false},
+		{"nvidia-h100/tiles/kernels.csv", "NVIDIA H100 80GB HBM3", "H100-SXM: 343 kernels", true},
+	} {
+		var report bytes.Buffer
+		if err := run(folder+c.path, t.TempDir(), c.card, c.warpgroups, &report); err != nil || !strings.Contains(report.String(), c.want) {
+			t.Errorf("%s: %v\n%s", c.path, err, report.String())
+		}
+	}
+	if err := run(folder+"nvidia-h100/tiles/kernels.csv", t.TempDir(), "", true, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "-card NAME") {
+		t.Errorf("no card: %v", err)
+	}
+	if err := run(folder+"nvidia-h200/kernels.csv", t.TempDir(), "Z80", true, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "Z80") {
+		t.Errorf("an unknown card: %v", err)
 	}
 }

@@ -73,7 +73,7 @@ func TestPredictRank(t *testing.T) {
 // there are no kernels for is refused under --strict, however it is spelt.
 func TestPredictOssian(t *testing.T) {
 	ossian := []string{"predict", "openai/gpt-oss-20b", "--machine", "H100", "--engine", "ossian", "--num-prompts", "20", "--strict"}
-	const note = "assumed: kernels of ossian on H100-SXM: from counts and data sheets, no card has been measured"
+	const note = "assumed: kernels of ossian on H100-SXM: from counts, with constants fitted to"
 	out, err := run(t, ossian...)
 	if err != nil || strings.Contains(out, "BOUND") || !strings.Contains(out, note) {
 		t.Errorf("%v\n%s", err, out)

@@ -29,6 +29,8 @@ type chip struct {
 	// instruction. Hopper's is wgmma, beside which mma.sync is said to reach 0.6 (cuda.md 7.2, 13). That
 	// of the B200 is not known here: taken is what a multiprocessor of an A100 does per clock, a quarter.
 	Sync float64
+	// Warpgroups says that package cuda's products by warpgroups run: on compute capability 9.0.
+	Warpgroups bool
 }
 
 // Facts of a multiprocessor that all these cards have in common (compute capabilities 8.0 to 12.0).
@@ -45,14 +47,14 @@ const (
 // chips are from NVIDIA's architecture papers (A100 2020, H100 2022, Ada 2022, RTX Blackwell 2025). Clocks
 // are those with which multiprocessors × operations per clock make the data sheet's BF16.
 var chips = map[string]chip{
-	"A100-SXM4-80G": {108, 1.410e9, 40 << 20, 164 << 10, 2048, 1},
-	"A100-SXM4-40G": {108, 1.410e9, 40 << 20, 164 << 10, 2048, 1},
-	"A100-PCIE-80G": {108, 1.410e9, 40 << 20, 164 << 10, 2048, 1},
-	"H100-SXM":      {132, 1.830e9, 50 << 20, 228 << 10, 2048, 0.6},
-	"H200":          {132, 1.830e9, 50 << 20, 228 << 10, 2048, 0.6},
-	"B200":          {148, 1.856e9, 126 << 20, 228 << 10, 2048, 0.25},
-	"RTX-PRO-6000":  {188, 2.617e9, 128 << 20, 100 << 10, 1536, 1},
-	"L40S":          {142, 2.490e9, 96 << 20, 100 << 10, 1536, 1},
+	"A100-SXM4-80G": {108, 1.410e9, 40 << 20, 164 << 10, 2048, 1, false},
+	"A100-SXM4-40G": {108, 1.410e9, 40 << 20, 164 << 10, 2048, 1, false},
+	"A100-PCIE-80G": {108, 1.410e9, 40 << 20, 164 << 10, 2048, 1, false},
+	"H100-SXM":      {132, 1.830e9, 50 << 20, 228 << 10, 2048, 0.6, true},
+	"H200":          {132, 1.830e9, 50 << 20, 228 << 10, 2048, 0.6, true},
+	"B200":          {148, 1.856e9, 126 << 20, 228 << 10, 2048, 0.25, false},
+	"RTX-PRO-6000":  {188, 2.617e9, 128 << 20, 100 << 10, 1536, 1, false},
+	"L40S":          {142, 2.490e9, 96 << 20, 100 << 10, 1536, 1, false},
 }
 
 // CardOf returns the card of a machine. The error names those whose multiprocessors are known.

@@ -18,7 +18,7 @@ type Fitted struct {
 	Rows      map[string]int `json:"rows"`    // by what limited them; a constant without rows is as assumed
 }
 
-// Constants of measured cards, in the program. There are none before a card has been measured.
+// Constants of measured cards, in the program.
 //
 //go:embed constants
 var files embed.FS

@@ -41,8 +41,13 @@ func TestCards(t *testing.T) {
 	if _, err := CardOf(m); err == nil || !strings.Contains(err.Error(), "MI300X") || !strings.Contains(err.Error(), "H200") {
 		t.Errorf("MI300X: %v", err)
 	}
-	if _, measured := ConstantsOf("H200"); measured {
-		t.Error("H200 counts as measured; no file of constants is there")
+	if fitted, measured := ConstantsOf("A100-SXM4-80G"); measured || fitted.Constants != Assumed() {
+		t.Error("an A100 counts as measured; no file of constants is there")
+	}
+	for _, name := range []string{"H200", "H100-SXM"} {
+		if fitted, measured := ConstantsOf(name); !measured || fitted.Kernels < 150 || fitted.Error > 0.2 || fitted.Error <= 0 {
+			t.Errorf("%s: measured %v, %+v", name, measured, fitted)
+		}
 	}
 }
 
@@ -143,17 +148,18 @@ func planted(t *testing.T, card *Card, truth *Constants, noise float64) []Record
 	for i := range records {
 		r := &records[i]
 		var err error
-		if r.Work, err = ParseWork(r.Kernel, r.Shape, r.Tokens); err != nil {
+		r.Works = make([]Work, 1)
+		if r.Works[0], err = ParseWork(r.Kernel, r.Shape, r.Tokens); err != nil {
 			t.Fatal(err)
 		}
-		seconds, _ := truth.Seconds(card, &r.Work)
-		r.Card, r.Micros = card.Name, 1e6*(seconds+truth.Gap)*math.Exp(noise*rng.NormFloat64())
+		seconds, _ := r.Seconds(card, truth)
+		r.Card, r.Micros = card.Name, 1e6*seconds*math.Exp(noise*rng.NormFloat64())
 	}
 	var text bytes.Buffer
 	if err := WriteRecords(&text, card, truth, records); err != nil {
 		t.Fatal(err)
 	}
-	read, err := ReadRecords(&text)
+	read, err := ReadRecords(&text, "", Products{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +170,7 @@ func planted(t *testing.T, card *Card, truth *Constants, noise float64) []Record
 func TestRefit(t *testing.T) {
 	for _, name := range []string{"A100-80G", "H100", "H200"} {
 		card := theCard(t, name)
-		truth := Constants{Memory: 0.81, Cache: 0.55, MMA: 0.7, Issue: 0.52, Shared: 0.6, Trip: 1.1e-6, Gap: 1.7e-6}
+		truth := Constants{Memory: 0.81, Cache: 0.55, MMA: 0.7, Issue: 0.52, Shared: 0.6, Chain: 1, Trip: 1.1e-6, Gap: 1.7e-6}
 		fitted, err := Refit(&card, Assumed(), planted(t, &card, &truth, 0.03))
 		if err != nil {
 			t.Fatal(err)
@@ -215,7 +221,7 @@ func TestReadRecords(t *testing.T) {
 		head + "H100,add_norm,width=64,1,1\nH100,add_norm,width=64,1\n":             "line 3",
 		head + "H100,rotate_store,heads=8 kv=2 dim=64,1,1\nH100,select_rows,,1,1\n": "width=NUMBER",
 	} {
-		if _, err := ReadRecords(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ReadRecords(strings.NewReader(text), "H100", Products{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", text, err, want)
 		}
 	}
@@ -230,15 +236,16 @@ func TestReadRecords(t *testing.T) {
 func FuzzReadRecords(f *testing.F) {
 	f.Add("card,kernel,shape,tokens,us\nH100,linear_mxfp4_8,rows=64 cols=64,1,3\n")
 	f.Add("us,tokens,shape,kernel,card\n1,9,heads=8 kv=2 dim=64 context=700 window=128,attend_prefill_64_bf16,H100\n")
+	f.Add("kernel,shape,tokens,context,median_us,bytes\nlinear,gpt-oss o /64,512,0,3,1\nexperts,experts /-1,3,0,9,1\nattend,64x8x64,4,30,9,262144\n")
 	f.Add("card,kernel,shape,tokens,us\nH100,down_q8_128,hidden=64 inner=64 experts=4 topk=2,900,3\n")
 	card, constants := chips["H100-SXM"], Assumed()
 	f.Fuzz(func(t *testing.T, text string) {
-		records, err := ReadRecords(strings.NewReader(text))
+		records, err := ReadRecords(strings.NewReader(text), "H100", Products{Warpgroups: true})
 		if err != nil {
 			return
 		}
 		for i := range records {
-			seconds, _ := constants.Seconds(&Card{Bandwidth: 3e12, BF16: 1e15, chip: card}, &records[i].Work)
+			seconds, _ := records[i].Seconds(&Card{Bandwidth: 3e12, BF16: 1e15, chip: card}, &constants)
 			if !(seconds >= 0) || math.IsInf(seconds, 0) {
 				t.Errorf("%+v takes %v s", records[i], seconds)
 			}

@@ -7,6 +7,7 @@ type Experts struct {
 	Up, Down    Matrix // of one expert; Up has gates and ups
 	Count, TopK int
 	Bias        bool
+	Products    Products
 }
 
 // expertPiece is the most tokens that package cuda gives to experts at a time.
@@ -17,11 +18,18 @@ type Assigned []float64
 
 // tile is the tile that package cuda chooses: by what an expert has on average.
 func (e *Experts) tile(tokens int) int {
+	warpgroups := e.Products.has(e.Up.Format) && e.Products.has(e.Down.Format)
 	switch average := (tokens*e.TopK + e.Count - 1) / e.Count; {
+	case warpgroups && e.Products.Tile > 0:
+		return e.Products.Tile
 	case average <= 4:
 		return 8
 	case average <= 10:
 		return 16
+	case warpgroups && average <= 20:
+		return 32
+	case warpgroups && average <= 96:
+		return 64
 	case average <= 48:
 		return 32
 	}
@@ -66,7 +74,8 @@ func expected(means Assigned, tokens, tile int) (c cover, used float64) {
 	return c, used
 }
 
-// Works are the kernels of a layer's experts for so many tokens: the plan, the products, the sum.
+// Works are the kernels of a layer's experts for so many tokens: the plan, the products, the sum; before
+// products by warpgroups rows are put in order.
 func (e *Experts) Works(tokens int, means Assigned) []Work {
 	if tokens > expertPiece { // in pieces, of which the last may be smaller
 		var all []Work
@@ -94,16 +103,32 @@ func (e *Experts) normed(tokens int) bool {
 
 func (e *Experts) works(tokens, tile int, c cover, used float64) []Work {
 	tiles := tokens*e.TopK/tile + min(e.Count, tokens*e.TopK) // that package cuda launches, of which some are empty
+	if tile >= 32 && e.Products.has(e.Up.Format) && e.Products.has(e.Down.Format) {
+		return e.byWarpgroups(tokens, tile, c, used)
+	}
 	up := e.Up.product("up", tile, tiles, c, pad64(e.Up.Rows/2)/8)
 	down := e.Down.product("down", tile, tiles, c, e.Down.groups())
 	e.gather(&up, &e.Up, tile, c, 4)
 	e.gather(&down, &e.Down, tile, c, 2)
+	e.move(&up, &down, tokens, c, used)
+	return []Work{e.plan(tokens), up, down, e.combine(tokens)}
+}
+
+// byWarpgroups is works with products by warpgroups.
+func (e *Experts) byWarpgroups(tokens, tile int, c cover, used float64) []Work {
+	up := e.Up.byWarpgroups("up", tile, c, pad64(e.Up.Rows/2)/8)
+	down := e.Down.byWarpgroups("down", tile, c, e.Down.groups())
+	e.move(&up, &down, tokens, c, used)
+	return []Work{e.plan(tokens), Gather(e.Up.Cols, tokens*e.TopK, float64(tokens)), up, down, e.combine(tokens)}
+}
+
+// move says what both products move from and to memory.
+func (e *Experts) move(up, down *Work, tokens int, c cover, used float64) {
 	inner, hidden, assignments := float64(pad64(e.Up.Rows/2)), float64(pad64(e.Down.Rows)), c.tokens
 	up.Memory = used*e.Up.Bytes() + float64(tokens)*2*hidden + assignments*2*inner
 	down.Memory = used*e.Down.Bytes() + assignments*(2*inner+4*hidden)
 	up.Again, up.Between = (c.tiles-used)*e.Up.Bytes(), e.Up.Bytes()
 	down.Again, down.Between = (c.tiles-used)*e.Down.Bytes(), e.Down.Bytes()
-	return []Work{e.plan(tokens), up, down, e.combine(tokens)}
 }
 
 // gather adds what a product of experts reads beside weights and tokens: its tile, places in the

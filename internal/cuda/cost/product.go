@@ -83,6 +83,14 @@ var decodings = map[Format]map[int]decoding{
 		32: {2, 4, 238.1, 292.2, 49.6, 14.9, 22.5, 22.5, 6.6}},
 }
 
+// turnClocks are those that a unit of a tile of 32 tokens takes, one after another: as an H100 and an H200 took
+// for matrices of few rows.
+const turnClocks = 1190
+
+// slots are those of Work for products: ptxas 13 makes 0.92 instructions of one, and 0.2 (BF16), 0.3 (MXFP4)
+// or 0.5 (Q8) of those in the loop are integer logic.
+var slots = map[Format]float64{BF16: 1, MXFP4: 1.08, Q8: 1.33}
+
 // unitWavefronts are those of writing a unit of weights to shared memory and of reading it.
 var unitWavefronts = map[Format]float64{MXFP4: 9.5, BF16: 32, Q8: 18.5}
 
@@ -110,13 +118,14 @@ func (d *decoding) members(m *Matrix, tile, tiles, groups int) int {
 }
 
 // prefillCode are those of product_prefill: of a warp, of a unit, of 8 tokens in it, of a chunk's end, of an
-// iteration that stores, of one with a token; and the wavefronts of a unit.
-type prefillCode struct{ warp, unit, column, chunk, store, live, wavefronts float64 }
+// iteration that stores, of one with a token; the wavefronts of a unit; and the clocks that a block takes for
+// it, as an H100 took (docs/measurements/nvidia-h100).
+type prefillCode struct{ warp, unit, column, chunk, store, live, wavefronts, clocks float64 }
 
 var prefillCodes = map[Format]prefillCode{
-	MXFP4: {1145, 245.7, 33.2, 254.8, 17.9, 20.6, 30.25},
-	BF16:  {1137, 134.8, 34.8, 239.7, 17.8, 20.2, 64},
-	Q8:    {1154, 246.8, 78, 281.6, 18, 21.4, 44.5},
+	MXFP4: {1145, 245.7, 33.2, 254.8, 17.9, 20.6, 30.25, 2465},
+	BF16:  {1137, 134.8, 34.8, 239.7, 17.8, 20.2, 64, 2660},
+	Q8:    {1154, 246.8, 78, 281.6, 18, 21.4, 44.5, 3145},
 }
 
 // activationCode are the further instructions of an iteration that stores activations.
@@ -140,16 +149,21 @@ func Linear(m Matrix, bias bool, tokens int) Work {
 	tile := tileOf(m.Rows, tokens)
 	c := cut(tokens, tile)
 	w := m.product("linear", tile, int(c.tiles), c, m.groups())
-	w.Memory = m.Bytes() + float64(tokens)*float64(2*pad64(m.Cols)+4*m.Rows)
-	w.Again, w.Between = m.Bytes()*(c.tiles-1), m.Bytes()
+	m.linear(&w, bias, c)
 	if tile < 128 {
 		w.Between = 0 // tiles that read the same weights run side by side
 	}
+	return w
+}
+
+// linear adds what a product of one matrix moves from and to memory, and its bias.
+func (m *Matrix) linear(w *Work, bias bool, c cover) {
+	w.Memory = m.Bytes() + c.tokens*float64(2*pad64(m.Cols)+4*m.Rows)
+	w.Again, w.Between = m.Bytes()*(c.tiles-1), m.Bytes()
 	if bias {
 		w.Sectors += c.pairs * m.rowSectors()
 		w.Memory += 4 * float64(m.Rows)
 	}
-	return w
 }
 
 // rowSectors are the sectors of a token's sums, group by group.
@@ -162,7 +176,7 @@ func (m *Matrix) rowSectors() float64 {
 // tiles; what it reads of the weights counts once for each tile.
 func (m *Matrix) product(use string, tile, tiles int, c cover, groups int) Work {
 	w := Work{Kernel: use + "_" + string(m.Format) + "_" + itoa(tile)}
-	w.Registers = registersOf[w.Kernel]
+	w.Registers, w.Slots = registersOf[w.Kernel], slots[m.Format]
 	w.FLOPs = 2 * float64(m.Rows) * float64(m.Cols) * c.tokens
 	if tile == 128 {
 		m.prefill(&w, use, c, groups)
@@ -212,6 +226,10 @@ func (m *Matrix) decode(w *Work, use string, tile, tiles int, c cover, groups in
 	}
 	w.Shared = turns*(c.tiles*float64(d.groups)*unitWavefronts[m.Format]+c.eights*8) + copied*4 + warps*float64(d.groups*tile)/2 + reads
 	w.Trips = 2 + units/float64(chunks*(d.stages-1))
+	if tile == 32 {
+		w.Alone = units / float64(chunks) * turnClocks
+		w.Beside = w.Alone
+	}
 }
 
 func (m *Matrix) prefill(w *Work, use string, c cover, groups int) {
@@ -235,6 +253,7 @@ func (m *Matrix) prefill(w *Work, use string, c cover, groups int) {
 		w.Shared += 3 * live
 	}
 	w.Trips = 2 + units/2 // two stages are on their way
+	w.Alone, w.Beside = units*code.clocks, units*code.clocks
 }
 
 // pad64 rounds up to a multiple of 64.

@@ -25,7 +25,30 @@ type Record struct {
 	Card, Kernel, Shape string
 	Tokens              int
 	Micros              float64 // measured
-	Work                Work
+	Works               []Work  // of its kernels, which run one behind another
+}
+
+// Seconds returns how long the constants say that a record takes, gaps included, and what limits the
+// longest of its kernels.
+func (r *Record) Seconds(card *Card, c *Constants) (total float64, by Limit) {
+	longest := 0.0
+	for i := range r.Works {
+		seconds, limit := c.Seconds(card, &r.Works[i])
+		if seconds > longest {
+			longest, by = seconds, limit
+		}
+		total += seconds + c.Gap
+	}
+	return total, by
+}
+
+// sums returns what the kernels of a record move, compute, and need at least.
+func (r *Record) sums(card *Card) (memory, flops, bound float64) {
+	for i := range r.Works {
+		w := &r.Works[i]
+		memory, flops, bound = memory+w.Memory, flops+w.FLOPs, bound+w.Bound(card)
+	}
+	return memory, flops, bound
 }
 
 // Columns of kernels.csv.
@@ -34,43 +57,73 @@ var (
 	derived = []string{"gb_s", "tflop_s", "share", "predicted_us", "ratio"}
 )
 
-// ReadRecords reads kernels.csv. Errors name the line.
-func ReadRecords(from io.Reader) ([]Record, error) {
-	reader := csv.NewReader(from)
-	reader.ReuseRecord = true
-	head, err := reader.Read()
+// A table is a file of times whose first line has been read.
+type table struct {
+	*csv.Reader
+	at map[string]int // columns by their names
+}
+
+// lacks returns the first of these columns that the table does not have.
+func (t *table) lacks(columns []string) (string, bool) {
+	for _, name := range columns {
+		if _, ok := t.at[name]; !ok {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// next returns a row and its line, nil at the end.
+func (t *table) next() ([]string, int, error) {
+	row, err := t.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("kernels.csv: %w", err)
+	}
+	line, _ := t.FieldPos(0)
+	return row, line, nil
+}
+
+// time reads tokens and time of a row.
+func (t *table) time(r *Record, row []string, column string) (err error) {
+	if r.Tokens, err = strconv.Atoi(row[t.at["tokens"]]); err != nil {
+		return err
+	}
+	if r.Micros, err = strconv.ParseFloat(row[t.at[column]], 64); err == nil && !(r.Micros > 0 && r.Micros < 1e9) {
+		err = fmt.Errorf("%v us: a time above 0 expected", r.Micros)
+	}
+	return err
+}
+
+// ReadRecords reads kernels.csv of either kind; one of operations (times.go) is of that card, whose products
+// are by these kernels. Errors name the line.
+func ReadRecords(from io.Reader, card string, by Products) ([]Record, error) {
+	t := &table{csv.NewReader(from), map[string]int{}}
+	head, err := t.Read()
 	if err != nil {
 		return nil, fmt.Errorf("kernels.csv: %w: a first line with the names of columns expected: %s", err, strings.Join(needed, ","))
 	}
-	at := map[string]int{}
 	for i, name := range head {
-		at[strings.TrimSpace(name)] = i
+		t.at[strings.TrimSpace(name)] = i
 	}
-	for _, name := range needed {
-		if _, ok := at[name]; !ok {
-			return nil, fmt.Errorf("kernels.csv: no column %q; %s expected", name, strings.Join(needed, ","))
-		}
+	if _, other := t.lacks(timed); !other {
+		return t.readTimes(card, by)
+	}
+	if name, ok := t.lacks(needed); ok {
+		return nil, fmt.Errorf("kernels.csv: no column %q; %s expected, or %s", name, strings.Join(needed, ","), strings.Join(timed, ","))
 	}
 	var all []Record
 	for {
-		row, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
+		row, line, err := t.next()
+		if row == nil || err != nil {
+			return all, err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("kernels.csv: %w", err)
-		}
-		line, _ := reader.FieldPos(0)
-		record := Record{Card: row[at["card"]], Kernel: row[at["kernel"]], Shape: row[at["shape"]]}
-		record.Tokens, err = strconv.Atoi(row[at["tokens"]])
+		record := Record{Card: row[t.at["card"]], Kernel: row[t.at["kernel"]], Shape: row[t.at["shape"]], Works: make([]Work, 1)}
+		err = t.time(&record, row, "us")
 		if err == nil {
-			record.Micros, err = strconv.ParseFloat(row[at["us"]], 64)
-		}
-		if err == nil && !(record.Micros > 0 && record.Micros < 1e9) {
-			err = fmt.Errorf("%v us: a time above 0 expected", record.Micros)
-		}
-		if err == nil {
-			record.Work, err = ParseWork(record.Kernel, record.Shape, record.Tokens)
+			record.Works[0], err = ParseWork(record.Kernel, record.Shape, record.Tokens)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("kernels.csv: line %d: %w", line, err)
@@ -87,10 +140,10 @@ func WriteRecords(to io.Writer, card *Card, constants *Constants, records []Reco
 	for i := range records {
 		r := &records[i]
 		seconds := r.Micros * 1e-6
-		predicted, _ := constants.Seconds(card, &r.Work)
-		predicted += constants.Gap
-		rows = append(rows, []string{r.Card, r.Kernel, r.Shape, strconv.Itoa(r.Tokens), number(r.Micros), number(r.Work.Memory / seconds / 1e9),
-			number(r.Work.FLOPs / seconds / 1e12), number(r.Work.Bound(card) / seconds), number(predicted * 1e6), number(predicted / seconds)})
+		predicted, _ := r.Seconds(card, constants)
+		memory, flops, bound := r.sums(card)
+		rows = append(rows, []string{r.Card, r.Kernel, r.Shape, strconv.Itoa(r.Tokens), number(r.Micros), number(memory / seconds / 1e9),
+			number(flops / seconds / 1e12), number(bound / seconds), number(predicted * 1e6), number(predicted / seconds)})
 	}
 	return writer.WriteAll(rows)
 }
@@ -193,11 +246,7 @@ func (s *shapeOf) works(kernel string, tokens int) []Work {
 
 func (s *shapeOf) experts(format Format, tokens int) []Work {
 	e := Experts{Up: Matrix{format, 2 * s.get("inner"), s.get("hidden")}, Down: Matrix{format, s.get("hidden"), s.get("inner")}, Count: s.get("experts"), TopK: s.get("topk")}
-	even := make(Assigned, e.Count)
-	for i := range even {
-		even[i] = float64(tokens*e.TopK) / float64(e.Count)
-	}
-	return e.Works(tokens, even)
+	return e.Works(tokens, evenly(tokens, e.Count, e.TopK))
 }
 
 func (s *shapeOf) attention(kernel string, tokens int) []Work {
@@ -231,7 +280,7 @@ func Refit(card *Card, start Constants, records []Record) (Fitted, error) {
 	}
 	shortest := math.Inf(1)
 	for i := range records {
-		shortest = math.Min(shortest, records[i].Micros*1e-6)
+		shortest = math.Min(shortest, records[i].Micros*1e-6/float64(len(records[i].Works)))
 	}
 	best := Fitted{Error: math.Inf(1)}
 	for step := range 61 { // of the shortest time at most 0.9 is a gap
@@ -254,9 +303,7 @@ func refitWithGap(card *Card, start Constants, records []Record, gap float64) Fi
 	for range 20 {
 		var reached [numLimits][]float64
 		for i := range records {
-			demands := records[i].Work.Demands(card)
-			_, by := constants.Seconds(card, &records[i].Work)
-			reached[by] = append(reached[by], demands[by]/(records[i].Micros*1e-6-gap))
+			constants.reached(card, &records[i], &reached)
 		}
 		before := constants
 		for limit := range numLimits {
@@ -276,11 +323,24 @@ func refitWithGap(card *Card, start Constants, records []Record, gap float64) Fi
 	}
 	sum := 0.0
 	for i := range records {
-		seconds, _ := constants.Seconds(card, &records[i].Work)
-		miss := math.Log((seconds + gap) / (records[i].Micros * 1e-6))
+		seconds, _ := records[i].Seconds(card, &constants)
+		miss := math.Log(seconds / (records[i].Micros * 1e-6))
 		sum += miss * miss
 	}
 	return Fitted{Card: card.Name, Constants: constants, Kernels: len(records), Error: math.Sqrt(sum / float64(len(records))), Rows: counts}
+}
+
+// reached adds what a record's kernels reach of their limits. Of several, each has its part of the measured
+// time as the constants divide it.
+func (c *Constants) reached(card *Card, r *Record, reached *[numLimits][]float64) {
+	predicted, _ := r.Seconds(card, c)
+	gaps := c.Gap * float64(len(r.Works))
+	stretch := (r.Micros*1e-6 - gaps) / (predicted - gaps)
+	for i := range r.Works {
+		seconds, by := c.Seconds(card, &r.Works[i])
+		demands := r.Works[i].Demands(card)
+		reached[by] = append(reached[by], demands[by]/(seconds*stretch))
+	}
 }
 
 // reach sets the constant of a limit to what rows reach of it.
@@ -293,7 +353,7 @@ func (c *Constants) reach(limit Limit, share float64) {
 
 // of returns the constant of a limit.
 func (c *Constants) of(limit Limit) *float64 {
-	return []*float64{&c.Memory, &c.Cache, &c.MMA, &c.Issue, &c.Shared, &c.Trip}[limit]
+	return []*float64{&c.Memory, &c.Cache, &c.MMA, &c.Issue, &c.Shared, &c.Chain, &c.Trip}[limit]
 }
 
 // median returns the middle of numbers, which it sorts.

@@ -75,7 +75,7 @@ func Route(experts, topK, tokens int) Work {
 	chosen := logits * (1 - math.Pow(1-1/logits, k)) // sectors that have any of them
 	return Work{Kernel: "route", Blocks: blocks, Threads: 128, Registers: registersOf["route"],
 		Warp:    n*(176+40.3*k+16*(kept-1)+24.3*k*(rounds-kept)) + 13*(4*blocks-n),
-		Sectors: n * (math.Min(logits, 16) + k*math.Max(logits-16, 0) + chosen + 2*math.Ceil(k/8)), Memory: n * (4*all + 8*k), Trips: 3}
+		Sectors: n * (math.Min(logits, 16) + k*math.Max(logits-16, 0) + chosen + 2*math.Ceil(k/8)), Memory: n * (4*all + 8*k), Trips: 2}
 }
 
 // planTokens is the most tokens of RoutePlan.
@@ -139,7 +139,7 @@ func (h *Heads) RotateStore(tokens int) Work {
 	return Work{Kernel: "rotate_store", Blocks: n * math.Ceil((heads+kv)/4), Threads: 128, Registers: registersOf["rotate_store"],
 		Warp:    n * (heads*query + kv*stored),
 		Sectors: n * (heads*streams*math.Ceil(dim/8) + kv*(streams*math.Ceil(dim/8)+math.Floor(h.vector()/16)+sectors)),
-		Memory:  n * (heads*8*dim + 4*dim + kv*2*(4*dim+h.vector())), Trips: 3}
+		Memory:  n * (heads*8*dim + 4*dim + kv*2*(4*dim+h.vector())), Trips: 2}
 }
 
 // sampleTile is how many ids of a row of logits a block of sample.cu has.

@@ -18,6 +18,7 @@ type Model struct {
 	Bias          bool   // of projections
 	Inner         int    // of feed-forward parts without experts
 	Experts       *Experts
+	Products      Products // those of Experts are in it
 }
 
 // A Step is a batch.
@@ -65,7 +66,9 @@ func (m *Model) Launches(s Step) (all []Launch) {
 		}
 	}
 	query, kv := m.Heads.Heads*m.Heads.Dim, m.Heads.KV*m.Heads.Dim
-	dense := func(rows, cols int, bias bool) Work { return Linear(Matrix{m.Dense, rows, cols}, bias, tokens) }
+	dense := func(rows, cols int, bias bool) Work {
+		return m.Products.Linear(Matrix{m.Dense, rows, cols}, bias, tokens)
+	}
 	add(Others, 1, Embed(Matrix{m.Table, m.Vocab, m.Hidden}, tokens), AddNorm(m.Hidden, tokens, true))
 	add(Others, layers, AddNorm(m.Hidden, tokens, false)) // behind attention
 	if query%16 == 0 && kv%16 == 0 {                      // one behind the other
@@ -81,7 +84,7 @@ func (m *Model) Launches(s Step) (all []Launch) {
 	}
 	add(Projections, layers, dense(m.Hidden, query, m.Bias))
 	if e := m.Experts; e != nil {
-		add(Projections, layers, Linear(Matrix{m.Router, e.Count, m.Hidden}, m.Bias, tokens))
+		add(Projections, layers, m.Products.Linear(Matrix{m.Router, e.Count, m.Hidden}, m.Bias, tokens))
 		m.experts(e, tokens, &s, func(part Part, w Work) { add(part, layers, w) })
 	} else {
 		add(Projections, layers, dense(2*m.Inner, m.Hidden, false))
@@ -91,7 +94,7 @@ func (m *Model) Launches(s Step) (all []Launch) {
 	}
 	if s.Sampled > 0 {
 		add(Others, 1, Select(m.Hidden, s.Sampled))
-		add(Output, 1, Linear(Matrix{m.Head, m.Vocab, m.Hidden}, false, s.Sampled))
+		add(Output, 1, m.Products.Linear(Matrix{m.Head, m.Vocab, m.Hidden}, false, s.Sampled))
 		add(Others, 1, Sample(m.Vocab, s.Sampled, s.Drawn)...)
 	}
 	return all
@@ -105,13 +108,20 @@ func (m *Model) experts(e *Experts, tokens int, s *Step, add func(Part, Work)) {
 	} else {
 		add(Others, Route(e.Count, e.TopK, tokens))
 	}
-	for i, w := range e.Works(tokens, m.assigned(s, tokens)) {
-		switch {
-		case i%4 == 1 || i%4 == 2:
-			add(ExpertProducts, w)
-		case i == 0 && e.planned(tokens), i == 3 && e.normed(tokens):
-		default:
+	for _, w := range e.Works(tokens, m.assigned(s, tokens)) {
+		switch w.Kernel {
+		case "experts_plan":
+			if !e.planned(tokens) {
+				add(Others, w)
+			}
+		case "experts_combine":
+			if !e.normed(tokens) {
+				add(Others, w)
+			}
+		case "experts_gather":
 			add(Others, w)
+		default:
+			add(ExpertProducts, w)
 		}
 	}
 	if e.normed(tokens) {
@@ -135,9 +145,14 @@ func (m *Model) assigned(s *Step, tokens int) Assigned {
 	if s.Assigned != nil {
 		return s.Assigned
 	}
-	even := make(Assigned, m.Experts.Count)
+	return evenly(tokens, m.Experts.Count, m.Experts.TopK)
+}
+
+// evenly is how many tokens each of some experts has where tokens choose topK of them, all alike.
+func evenly(tokens, experts, topK int) Assigned {
+	even := make(Assigned, experts)
 	for i := range even {
-		even[i] = float64(tokens*m.Experts.TopK) / float64(m.Experts.Count)
+		even[i] = float64(tokens*topK) / float64(experts)
 	}
 	return even
 }

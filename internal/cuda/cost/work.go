@@ -23,6 +23,9 @@ type Work struct {
 	MMA     float64 // m16n8k16 instructions of warps
 	Warp    float64 // instructions of warps
 	Shared  float64 // wavefronts of shared memory
+	// Slots are the clocks of a scheduler that an instruction of PTX takes on average, 0 = 1: what ptxas
+	// makes of it, integer logic counted twice, since half of a scheduler's lanes do it.
+	Slots float64
 
 	// Memory is the bytes that come from memory or go there if what several blocks ask for comes once,
 	// Again those that are asked for again after Between other bytes: the cache has them still, or
@@ -31,6 +34,10 @@ type Work struct {
 	// Trips is how often the longest block waits for memory, one time after another; Waits are those of
 	// all blocks, 0 = all are alike.
 	Trips, Waits float64
+	// Alone and Beside are the clocks that a block takes for what it does one after another, with a
+	// multiprocessor to itself and beside others; 0 = other limits say it.
+	Alone, Beside float64
+	Warpgroups    bool // its matrix products are wgmma
 	// FLOPs are those that the result needs, without what fills up tiles.
 	FLOPs float64
 }
@@ -45,6 +52,7 @@ type Constants struct {
 	MMA    float64 `json:"mma"`    // of what mma.sync can reach
 	Issue  float64 `json:"issue"`  // of four instructions a clock
 	Shared float64 `json:"shared"` // of one wavefront a clock
+	Chain  float64 `json:"chain"`  // of the speed of blocks that was assumed (Work.Alone)
 	Trip   float64 `json:"trip"`   // seconds of a read that misses the cache, under load
 	Gap    float64 `json:"gap"`    // seconds from the end of a kernel to the begin of the next one in its stream
 	Launch float64 `json:"launch"` // seconds of the host to give a kernel
@@ -52,12 +60,12 @@ type Constants struct {
 	Row    float64 `json:"row"`    // and for each of its rows
 }
 
-// Assumed are the constants while no card has been measured. Copies on Hopper were seen at 0.9 of the data
+// Assumed are the constants of cards that were not measured. The cache of an H200 gave all that it may. Copies on Hopper were seen at 0.9 of the data
 // sheet (cuda.md 8), products at 0.8 of it. Of an instruction of PTX ptxas 12.9 makes 0.86 to 1.2 in the
 // products, 1.1 to 1.4 in attention. A call of the driver takes one to two microseconds and 0.5 through
 // purego (cuda.md 4). The others are round numbers of the right size.
 func Assumed() Constants {
-	return Constants{Memory: 0.9, Cache: 0.7, MMA: 0.8, Issue: 0.7, Shared: 0.8, Trip: 0.7e-6, Gap: 1.2e-6, Launch: 2.5e-6, Step: 150e-6, Row: 2e-6}
+	return Constants{Memory: 0.9, Cache: 1.0, MMA: 0.8, Issue: 0.7, Shared: 0.8, Chain: 1, Trip: 0.7e-6, Gap: 1.2e-6, Launch: 2.5e-6, Step: 150e-6, Row: 2e-6}
 }
 
 // A Limit is what a kernel waits for.
@@ -70,18 +78,19 @@ const (
 	ByMMA
 	ByIssue
 	ByShared
+	ByChain
 	ByTrips
 	numLimits
 )
 
 // String names l as in tables.
 func (l Limit) String() string {
-	return [numLimits]string{"memory", "cache", "mma", "issue", "shared", "trips"}[l]
+	return [numLimits]string{"memory", "cache", "mma", "issue", "shared", "chain", "trips"}[l]
 }
 
 // shares are the constants that limits are divided by, in the order of limits; that of trips is 1.
 func (c *Constants) shares() [numLimits]float64 {
-	return [numLimits]float64{c.Memory, c.Cache, c.MMA, c.Issue, c.Shared, 1 / c.Trip}
+	return [numLimits]float64{c.Memory, c.Cache, c.MMA, c.Issue, c.Shared, c.Chain, 1 / c.Trip}
 }
 
 // Demands returns the seconds of each limit on a card at its full rates, and the number of trips.
@@ -98,15 +107,34 @@ func (w *Work) Demands(card *Card) (demands [numLimits]float64) {
 	}
 	demands[ByMemory] = memory / card.Bandwidth
 	demands[ByCache] = w.Sectors * 32 / (cacheBytes * card.Clock * busy)
-	demands[ByMMA] = w.MMA * flopsOfMMA / (card.BF16 * card.Sync) * processors / busy
-	demands[ByIssue] = w.Warp / (schedulers * card.Clock * busy)
+	rate := card.BF16
+	if !w.Warpgroups {
+		rate *= card.Sync
+	}
+	demands[ByMMA] = w.MMA * flopsOfMMA / rate * processors / busy
+	demands[ByIssue] = w.Warp * math.Max(w.Slots, 1) / (schedulers * card.Clock * busy)
 	demands[ByShared] = w.Shared / (card.Clock * busy)
 	room := processors * card.resident(w)
 	demands[ByTrips] = w.Trips * math.Ceil(w.Blocks/room)
 	if w.Waits > 0 {
 		demands[ByTrips] = math.Max(w.Trips, w.Waits/room)
 	}
+	demands[ByChain] = w.chained(room, processors) / card.Clock
 	return demands
+}
+
+// chained returns the clocks of a grid whose blocks take Alone or Beside: as often as it fills the card's
+// room, then once more for the blocks that are left.
+func (w *Work) chained(room, processors float64) float64 {
+	full := math.Floor(w.Blocks / room)
+	clocks := full * w.Beside
+	switch left := w.Blocks - full*room; {
+	case left > processors:
+		clocks += w.Beside
+	case left > 0:
+		clocks += w.Alone
+	}
+	return clocks
 }
 
 // Seconds returns how long a kernel runs on a card, without the gap behind it, and what limits it.

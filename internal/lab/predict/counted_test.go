@@ -88,7 +88,11 @@ func TestCountedClock(t *testing.T) {
 		for _, on := range []string{"A100-80G", "H100", "H200", "B200", "RTX-PRO-6000"} {
 			s := onGPU(t, name, on, Workload{})
 			clock, unknown, err := NewClock(s)
-			if err != nil || len(unknown) > 0 || !strings.Contains(clock.Note(), "no card has been measured") {
+			note := "no card has been measured"
+			if on == "H100" || on == "H200" {
+				note = "constants fitted to"
+			}
+			if err != nil || len(unknown) > 0 || !strings.Contains(clock.Note(), note) {
 				t.Fatalf("%s on %s: unknown %v, note %q, error %v", name, on, unknown, clock.Note(), err)
 			}
 			c := theCounter(t, &s)
@@ -112,7 +116,7 @@ func TestCountedClock(t *testing.T) {
 // much slower, and what package cuda has no kernels for stays unknown.
 func TestCounted(t *testing.T) {
 	t.Parallel()
-	s := onGPU(t, "gpt-oss-20b", "H100", Random(40, 300, 40, 1))
+	s := onGPU(t, "gpt-oss-20b", "A100-80G", Random(40, 300, 40, 1))
 	s.Strict = true
 	p := predicted(t, s)
 	if len(p.Unknown) > 0 || !strings.Contains(strings.Join(p.Assumptions, "\n"), "no card has been measured") {
@@ -129,6 +133,11 @@ func TestCounted(t *testing.T) {
 	}
 	if count := p.Metrics["completed"]; count.Low != count.High {
 		t.Errorf("completed %+v: a count has no interval", count)
+	}
+	s = onGPU(t, "gpt-oss-20b", "H200", Random(40, 300, 40, 1))
+	p = predicted(t, s)
+	if d := p.Metrics["duration_s"]; !strings.Contains(strings.Join(p.Assumptions, "\n"), "constants fitted to") || math.Abs(d.High/d.Value-fittedWithin) > 1e-9 || math.Abs(d.Value/d.Low-fittedWithin) > 1e-9 {
+		t.Errorf("on a card whose kernels were measured: %+v, assumptions %q", d, p.Assumptions)
 	}
 	for what, change := range map[string]func(*Scenario){
 		"several cards":           func(s *Scenario) { s.Settings.TP = 2 },
