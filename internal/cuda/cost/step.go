@@ -18,7 +18,7 @@ type Model struct {
 	Bias          bool   // of projections
 	Inner         int    // of feed-forward parts without experts
 	Experts       *Experts
-	Products      Products // those of Experts are in it
+	Products      Products // of all matrices but those of Experts
 }
 
 // A Step is a batch.

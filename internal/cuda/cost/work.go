@@ -49,7 +49,7 @@ const flopsOfMMA = 2 * 16 * 8 * 16
 type Constants struct {
 	Memory float64 `json:"memory"` // share of the bandwidth that a stream of reads reaches
 	Cache  float64 `json:"cache"`  // of what the second-level cache may give
-	MMA    float64 `json:"mma"`    // of what mma.sync can reach
+	MMA    float64 `json:"mma"`    // of what mma.sync or wgmma can reach
 	Issue  float64 `json:"issue"`  // of four instructions a clock
 	Shared float64 `json:"shared"` // of one wavefront a clock
 	Chain  float64 `json:"chain"`  // of the speed of blocks that was assumed (Work.Alone)
@@ -60,8 +60,9 @@ type Constants struct {
 	Row    float64 `json:"row"`    // and for each of its rows
 }
 
-// Assumed are the constants of cards that were not measured. The cache of an H200 gave all that it may. Copies on Hopper were seen at 0.9 of the data
-// sheet (cuda.md 8), products at 0.8 of it. Of an instruction of PTX ptxas 12.9 makes 0.86 to 1.2 in the
+// Assumed are the constants of cards that were not measured. The cache of an H200 was seen at 0.99 of what it
+// may give (products in tiles of 32 tokens), copies on Hopper at 0.9 of the data sheet (cuda.md 8), products
+// at 0.8 of it. Of an instruction of PTX ptxas 12.9 makes 0.86 to 1.2 in the
 // products, 1.1 to 1.4 in attention. A call of the driver takes one to two microseconds and 0.5 through
 // purego (cuda.md 4). The others are round numbers of the right size.
 func Assumed() Constants {

@@ -20,8 +20,8 @@ import (
 const countedSlower = 2.5
 
 // fittedWithin is by how much a step may take longer or shorter than counts whose constants were fitted to
-// kernels of the card. Steps of whole models on an H200 were counted as 0.96 to 1.2 of
-// what they took (TestMeasuredSteps); more than that is a judgement.
+// kernels of the card. Steps of whole models on an H200 were counted as 0.96 to 1.2 of what they took
+// (TestMeasuredSteps); the rest is a judgement.
 const fittedWithin = 1.5
 
 // countedNote is what a prediction with such a calibration says of itself.
