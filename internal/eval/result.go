@@ -155,6 +155,9 @@ func (r *runner) result(began time.Time, server, after Server, asked error) *Res
 		}
 	}
 	out.find(r.o.Published)
+	if out.Server.Engine == nil && len(r.o.Models) == 1 { // of several models this one may have come to memory since
+		out.Server.Engine = after.engines[r.o.Models[0]]
+	}
 	for _, change := range server.changes(&after) {
 		out.Findings = append(out.Findings, "the server changed in mid-run: "+change)
 	}

@@ -22,6 +22,8 @@ type Server struct {
 	Version string            `json:"version,omitempty"` // of /version
 	Models  []string          `json:"models,omitempty"`  // of /v1/models
 	Engine  map[string]string `json:"engine,omitempty"`  // of Ossian's /metrics: device, kv_dtype, isa
+
+	engines map[string]map[string]string // Engine of each model that is in memory
 }
 
 // engineLabels are the settings of Ossian's that can change a score.
@@ -70,13 +72,18 @@ func (s *Server) lookFurther(ctx context.Context, root, key string, client *http
 	if err != nil || status != http.StatusOK {
 		return
 	}
-	labels := exposition.Read(body).Labels("ossian_config_info")
-	for _, name := range engineLabels {
-		if value := labels[name]; value != "" {
-			if s.Engine == nil {
-				s.Engine = map[string]string{}
+	s.engines = map[string]map[string]string{}
+	for _, labels := range exposition.Read(body).Series("ossian_config_info") {
+		engine := map[string]string{}
+		for _, name := range engineLabels {
+			if value := labels[name]; value != "" {
+				engine[name] = value
 			}
-			s.Engine[name] = value
+		}
+		s.engines[labels["model_name"]] = engine
+	}
+	if len(s.engines) == 1 {
+		for _, s.Engine = range s.engines {
 		}
 	}
 }
@@ -147,8 +154,14 @@ func (s *Server) changes(now *Server) (all []string) {
 	if !slices.Equal(s.Models, now.Models) {
 		all = append(all, fmt.Sprintf("its models were %s and became %s", strings.Join(s.Models, ", "), strings.Join(now.Models, ", ")))
 	}
-	if !maps.Equal(s.Engine, now.Engine) {
-		all = append(all, fmt.Sprintf("its engine was %v and became %v", s.Engine, now.Engine))
+	// Of several models those are compared that were in memory both times: others come and go.
+	for _, model := range slices.Sorted(maps.Keys(s.engines)) {
+		before, after := s.engines[model], now.engines[model]
+		for _, name := range engineLabels {
+			if after != nil && before[name] != after[name] {
+				all = append(all, fmt.Sprintf("%s of %s was %q and became %q", name, model, before[name], after[name]))
+			}
+		}
 	}
 	return all
 }

@@ -138,6 +138,17 @@ func (m *Metrics) Labels(name string) map[string]string {
 	return m.samples[m.byName[name][0]].labels
 }
 
+// Series are the labels of all series of a name.
+func (m *Metrics) Series(name string) (all []map[string]string) {
+	if m == nil {
+		return nil
+	}
+	for _, i := range m.byName[name] {
+		all = append(all, m.samples[i].labels)
+	}
+	return all
+}
+
 // Has reports whether a name begins so.
 func (m *Metrics) Has(prefix string) bool {
 	if m == nil {
