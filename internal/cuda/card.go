@@ -68,6 +68,13 @@ func describe(drv *driver.Driver, device driver.Device) (about Card, err error) 
 	return about, nil
 }
 
+// hopper reports whether the card runs the code that is for Hopper alone: PTX 8.0, which drivers for CUDA
+// 12.0 and later read. With an older one it computes as every other card does.
+func (c *card) hopper() bool {
+	version, err := c.drv.Version()
+	return err == nil && version >= 12000 && c.about.Major == 9
+}
+
 // enter keeps the goroutine on its thread and makes the card's context current there, until the
 // function that it returns is called. A context that cannot be made current is lost, which the
 // next call of the driver tells.

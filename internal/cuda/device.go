@@ -96,7 +96,7 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, on *card) (*Device, 
 		}
 		device.queue = newQueue(on.drv, stream)
 		device.queue.blocking = cfg.Blocking
-		device.queue.hopper = on.about.Major == 9
+		device.queue.hopper = on.hopper()
 	}
 	if err := device.reserve(); err != nil {
 		return nil, errors.Join(err, device.free())
@@ -134,8 +134,9 @@ func (d *Device) Preload() error {
 	if d.spec.FFN.Experts > 0 {
 		names = append(names, "route", "experts_plan")
 	}
-	names = append(names, slices.Sorted(maps.Keys(d.needs))...)
-	for _, name := range names { // d.needs has the smallest tile of each: "linear_bf16_8"
+	for _, name := range slices.Sorted(maps.Keys(d.needs)) {
+		names = append(names, name)
+		// That is the smallest tile, as "linear_bf16_8". Hopper has modules of its own for many tokens.
 		wide := "wgmma_" + strings.TrimSuffix(name, "8") + "128"
 		if _, err := kernels.Find(wide); err == nil && d.queue.hopper {
 			names = append(names, wide)

@@ -98,7 +98,7 @@ func (q *queue) experts(a *expertArgs) {
 	if !a.up.paired || a.down.paired {
 		panic("cuda: experts take gates and ups in the paired order, and rows of the other product as they are")
 	}
-	a.by(q)
+	a.chooseProducts(q)
 	for first := 0; first < a.tokens; first += expertPiece {
 		piece := *a
 		piece.tokens = min(expertPiece, a.tokens-first)
@@ -118,8 +118,8 @@ type gatherArgs struct {
 	pieces, topK  int32
 }
 
-// by decides by which kernels a queue computes experts; what space returns depends on it.
-func (a *expertArgs) by(q *queue) {
+// chooseProducts decides by which kernels a queue computes experts; what space returns depends on it.
+func (a *expertArgs) chooseProducts(q *queue) {
 	a.warpgroups, a.wide = q.warpgroups(a.up) && q.warpgroups(a.down), q.tile
 }
 
@@ -165,8 +165,8 @@ func (q *queue) expertsByWarpgroups(a *expertArgs, s *expertSpace) {
 	places := a.tokens * a.topK
 	launch(q, "experts_gather", driver.Dim3{X: uint32(places), Y: 1, Z: 1}, 128, 0, &gatherArgs{dst: planes, x: a.x, order: order,
 		pieces: int32(a.xStride / 8), topK: int32(a.topK)})
-	q.warpgroupProduct("up", a.up, s.tile, rowsOf16{planes, a.xStride, places}, s.tiles, s.innerStride/8, productArgs{dst: activated, bias: a.upBias,
+	q.warpgroupProduct("up", a.up, s.tile, bf16Rows{planes, a.xStride, places}, s.tiles, s.innerStride/8, productArgs{dst: activated, bias: a.upBias,
 		tiles: tiles, order: order, dstStride: int32(s.innerStride), activation: a.activation})
-	q.warpgroupProduct("down", a.down, s.tile, rowsOf16{activated, s.innerStride, places}, s.tiles, a.down.groups(), productArgs{dst: planes, bias: a.downBias,
+	q.warpgroupProduct("down", a.down, s.tile, bf16Rows{activated, s.innerStride, places}, s.tiles, a.down.groups(), productArgs{dst: planes, bias: a.downBias,
 		tiles: tiles, order: order, dstStride: int32(s.planeStride)})
 }

@@ -102,7 +102,7 @@ func (d *Device) Experts(dst, x, ids, weights model.Buf, up, upBias, down, downB
 		ids: d.float32(chosen, "Experts"), weights: d.float32(share, "Experts"), stride: chosen.stride,
 		up: up.(*weight).matrix, upBias: vector(upBias), down: down.(*weight).matrix, downBias: vector(downBias),
 		scratch: d.expertScratch, tokens: from.rows, topK: d.spec.FFN.TopK, activation: activation}
-	args.by(d.queue)
+	args.chooseProducts(d.queue)
 	to.wrote(from.rows, asFloat32)
 	if args.tokens == 0 || args.tokens > expertPiece {
 		d.settle()

@@ -118,7 +118,7 @@ func (q *queue) linear(dst driver.Ptr, dstStride int, x driver.Ptr, xStride int,
 		return
 	}
 	if tile := q.warpgroupTile(w, tokens); tile > 0 {
-		q.warpgroupProduct("linear", w, tile, rowsOf16{x, xStride, tokens}, ceil(tokens, tile), w.groups(), productArgs{dst: dst, bias: bias,
+		q.warpgroupProduct("linear", w, tile, bf16Rows{x, xStride, tokens}, ceil(tokens, tile), w.groups(), productArgs{dst: dst, bias: bias,
 			tokens: int32(tokens), dstStride: int32(dstStride)})
 		return
 	}

@@ -6,18 +6,18 @@ import (
 	"ossian/internal/cuda/driver"
 )
 
-// Products for many tokens on Hopper (kernels/product_wgmma.cu): the bits of product, at more than twice
+// Products for many tokens on Hopper (kernels/product_wgmma.cuh): the bits of product, at about twice
 // its speed. Their tokens are copied as boxes, which a tensor map describes to the card.
 
-// tensorProductArgs is TensorProductArgs of kernels/product_wgmma.cu.
+// tensorProductArgs is TensorProductArgs of kernels/product_wgmma.cuh.
 type tensorProductArgs struct {
 	x       driver.TensorMap
 	product productArgs
 	_       [10]int32
 }
 
-// rowsOf16 are rows of bf16.
-type rowsOf16 struct {
+// bf16Rows are rows of bf16.
+type bf16Rows struct {
 	at     driver.Ptr
 	stride int // elements
 	count  int
@@ -52,7 +52,7 @@ func (q *queue) warpgroupTile(w *matrix, tokens int) int {
 
 // warpgroupProduct launches a product of rows of x for tiles of up to tile of them: 32, 64 or 128; see
 // product. Rows of up and down lie in the order of experts.
-func (q *queue) warpgroupProduct(use string, w *matrix, tile int, x rowsOf16, tiles, groups int, args productArgs) {
+func (q *queue) warpgroupProduct(use string, w *matrix, tile int, x bf16Rows, tiles, groups int, args productArgs) {
 	if q.err != nil {
 		return
 	}

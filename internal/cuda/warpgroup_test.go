@@ -30,6 +30,19 @@ func (r *rig) major() int {
 	return major
 }
 
+// TestHopperNeedsItsDriver: a driver that cannot read code for Hopper has the card compute as others do.
+func TestHopperNeedsItsDriver(t *testing.T) {
+	for _, test := range []struct {
+		version, major int
+		want           bool
+	}{{11080, 9, false}, {12000, 9, true}, {13000, 9, true}, {13000, 8, false}, {13000, 10, false}} {
+		drv := &driver.Driver{Version: func() (int, error) { return test.version, nil }}
+		if got := (&card{drv: drv, about: Card{Major: test.major}}).hopper(); got != test.want {
+			t.Errorf("CUDA %d, compute capability %d: %v, want %v", test.version, test.major, got, test.want)
+		}
+	}
+}
+
 // warpgroupTiles are the tiles that there are kernels for.
 var warpgroupTiles = []int{32, 64, 128}
 

@@ -58,6 +58,7 @@ func Look(ctx context.Context, base, key string, client *http.Client) (s Server,
 // A noModelsError: the server does not say which models it has.
 type noModelsError struct{ text string }
 
+// Error implements error.
 func (e *noModelsError) Error() string {
 	return e.text + ", which an OpenAI-compatible server has; --base-url names another server"
 }
@@ -80,11 +81,10 @@ func (s *Server) lookFurther(ctx context.Context, root, key string, client *http
 				engine[name] = value
 			}
 		}
-		s.engines[labels["model_name"]] = engine
+		s.engines[labels["model_name"]], s.Engine = engine, engine
 	}
-	if len(s.engines) == 1 {
-		for _, s.Engine = range s.engines {
-		}
+	if len(s.engines) > 1 { // whose it is, the answers will tell
+		s.Engine = nil
 	}
 }
 

@@ -109,7 +109,7 @@ func TestPackValuesFinite(t *testing.T) {
 func TestAsBF16(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	if !AVX512.Available() {
-		t.Skip("no level has it")
+		t.Skip("this processor has no AVX-512, which rounds here")
 	}
 	x := randomFloats(rng, 96)
 	rounded := slices.Clone(x)
@@ -124,7 +124,7 @@ func TestAsBF16(t *testing.T) {
 // TestMulGated: gated results are those of Mul, gated.
 func TestMulGated(t *testing.T) {
 	if !AMX.Available() {
-		t.Skip("no tiles")
+		t.Skip("this processor, or the kernel, lends no AMX tiles")
 	}
 	p := NewPool(2)
 	defer p.Close()

@@ -1,4 +1,4 @@
-// Rows of activations in the order of experts, for products that read neighbouring rows (product_wgmma.cu).
+// Rows of activations in the order of experts, for products that read neighbouring rows (product_wgmma.cuh).
 #include <stdint.h>
 
 struct GatherArgs {

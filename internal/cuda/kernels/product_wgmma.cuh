@@ -1,13 +1,13 @@
-// Products for many tokens on Hopper, by warpgroups: what product_prefill (product.cuh) computes, at more
-// than twice its speed and with the same bits. wgmma adds the 16 products of a step as mma.sync does: on an
+// Products for many tokens on Hopper, by warpgroups: what product_prefill (product.cuh) computes, at about
+// twice its speed and with the same bits. wgmma adds the 16 products of a step as mma.sync does: on an
 // H100 no sum of 185,120 differed (cuda.md 6.2), and tests hold both kinds to each other.
 //
-// A block has two warpgroups and a tile of 32, 64 or 128 tokens; a warpgroup has 64 rows, each of its warps a group of 16.
-// Weights go from memory into registers, some units ahead, and become A fragments there; no other warp needs
-// them. Tokens come as boxes of 64 k into stages of shared memory, which the first thread asks for; a stage
-// is full when its bytes are there, and empty when all eight warps have left it. While products of one unit
-// are under way, the fragments of the next are made. (A ninth warp for the copies would leave the others
-// 168 registers each.)
+// A block has two warpgroups and a tile of 32, 64 or 128 tokens; a warpgroup has 64 rows, each of its warps
+// a group of 16. Weights go from memory into registers, some units ahead, and become A fragments there; no
+// other warp needs them. Tokens come as boxes of 64 k into stages of shared memory, which the first thread
+// asks for; a stage is full when its bytes are there, and empty when all eight warps have left it. While
+// products of one unit are under way, the fragments of the next are made. (A ninth warp for the copies would
+// leave the others 168 registers each.)
 //
 // Rows of x are those of the tile, one behind another, since a box has rows that are neighbours: for UP
 // experts_gather has put them in the order of experts, where UP leaves its results for DOWN. So here
