@@ -78,6 +78,7 @@ func (d *Device) Alloc(rows int, widths ...int) (all []model.Buf, err error) {
 	if d.card != nil {
 		defer d.card.enter()()
 	}
+	// Side by side they are one buffer, of which each has columns: kernels see the stride alone.
 	total, side := 0, len(widths) > 1
 	for _, width := range widths {
 		total, side = total+width, side && width > 0 && width%besideRows == 0
@@ -122,6 +123,7 @@ func (d *Device) Linears(dst []model.Buf, x model.Buf, w, bias []model.Weight) {
 // there is one, and if its sums have the order of theirs.
 func together(dst []model.Buf, w, bias []model.Weight) (*matrix, bool) {
 	first, to, add := w[0].(*weight).matrix, at(dst[0]), vector(bias[0])
+	// Each has to begin where the ones before it end: weights, biases and columns of the result alike.
 	all := *first
 	all.rows = 0
 	for i := range w {

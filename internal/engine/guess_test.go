@@ -28,22 +28,29 @@ func steps(share float64) func(*runner.Batch) time.Duration {
 	}
 }
 
+// play runs requests of that many tokens side by side, returns their ids, the time that they took and
+// the engine's figures, and ends the engine.
+func (g *rig) play(streams, tokens int) (all [][]int32, took time.Duration, stats Stats) {
+	began := time.Now()
+	var running []*Stream
+	for i := range streams {
+		running = append(running, g.submit(Request{Tokens: ids(20*i, 9), MaxTokens: tokens}))
+	}
+	for _, stream := range running {
+		all = append(all, finished(g.t, stream, sched.FinishLength))
+	}
+	took, stats = time.Since(began), g.Stats()
+	g.end()
+	return all, took, stats
+}
+
 // played runs requests of that many tokens side by side on a script and returns their ids and the
 // time that they took, virtual.
 func played(t *testing.T, cfg sim.Config, guesses *draft.Settings, streams, tokens int) (all [][]int32, took time.Duration, stats Stats) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg.Info = runner.Info{Lookahead: 7, MaxSeqs: 8, MaxLen: 4096, MaxTokens: 512}
 		g := start(t, script(t, cfg), Config{Guesses: guesses})
-		began := time.Now()
-		var running []*Stream
-		for i := range streams {
-			running = append(running, g.submit(Request{Tokens: ids(20*i, 9), MaxTokens: tokens}))
-		}
-		for _, stream := range running {
-			all = append(all, finished(t, stream, sched.FinishLength))
-		}
-		took, stats = time.Since(began), g.Stats()
-		g.end()
+		all, took, stats = g.play(streams, tokens)
 	})
 	return all, took, stats
 }

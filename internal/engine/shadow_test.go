@@ -8,7 +8,6 @@ import (
 
 	"ossian/internal/draft"
 	"ossian/internal/runner"
-	"ossian/internal/sched"
 	"ossian/internal/shadow"
 	"ossian/internal/sim"
 )
@@ -67,16 +66,7 @@ func shadowed(t *testing.T, beside *guessing40, share float64, streams, tokens i
 			}
 		}
 		g := start(t, on, Config{Guesses: settings})
-		began := time.Now()
-		var running []*Stream
-		for i := range streams {
-			running = append(running, g.submit(Request{Tokens: ids(20*i, 9), MaxTokens: tokens}))
-		}
-		for _, stream := range running {
-			all = append(all, finished(t, stream, sched.FinishLength))
-		}
-		took, stats = time.Since(began), g.Stats()
-		g.end()
+		all, took, stats = g.play(streams, tokens)
 	})
 	return all, took, stats
 }

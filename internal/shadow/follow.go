@@ -104,6 +104,7 @@ func (p *pair) follow(batch *runner.Batch, number, first int, drawn []int32) {
 	}
 	ids = append(ids, drawn...)
 	p.ids = ids
+	// A step of the shadow has room for so many tokens: of a long prompt the rest is read with later ones.
 	end := from + len(ids)
 	ahead := min(row.Ahead, p.cfg.Tokens, p.limits.MaxLen-end)
 	n := min(len(ids), p.limits.MaxTokens-len(p.step.Tokens))

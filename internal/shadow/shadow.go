@@ -156,6 +156,7 @@ func (p *pair) guess(batch *runner.Batch, result *runner.Result) error {
 		return nil
 	}
 	result.Guesses = p.guesses[:len(batch.Rows)]
+	// The first turn reads what the target has computed, each further one what the turn before it guessed.
 	own := false
 	for p.gather(batch, result); len(p.step.Rows) > 0; p.advance(batch) {
 		if p.head != nil {

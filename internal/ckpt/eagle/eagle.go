@@ -116,6 +116,7 @@ func (h *Head) take(target *model.Spec, offset int) error {
 	}
 	h.Spec = &model.HeadSpec{Spec: *spec, Target: s.Target, Out: s.DraftVocab,
 		NormBeforeFC: s.NormBeforeFC, NormFeatures: s.NormFeatures, NormBeforeResidual: s.NormBeforeResidual, NormOutput: s.NormOutput}
+	// What a configuration leaves out is as in the target, or as in the layer.
 	if h.Spec.Target == 0 {
 		h.Spec.Target = target.Hidden
 	}
@@ -125,6 +126,7 @@ func (h *Head) take(target *model.Spec, offset int) error {
 	if s.Aux == nil || *s.Aux {
 		h.Spec.Boundaries = boundaries(s.Layers, target.Layers, offset)
 	}
+	// Both families have one layer, and their own prefixes for it: without them the names are the same.
 	stored := make(map[string]tensor.Tensor, len(h.Files.Params))
 	for name, t := range h.Files.Params {
 		short := strings.TrimPrefix(name, "model.")
@@ -180,6 +182,7 @@ func (h *Head) assign(stored map[string]tensor.Tensor) (err error) {
 			h.Params[own] = t
 		}
 	}
+	// The model multiplies gate and up as one matrix of alternating rows.
 	gate, up := stored["mlp.gate_proj.weight"], stored["mlp.up_proj.weight"]
 	if gate.Shape == nil || up.Shape == nil {
 		return errors.New("tensors mlp.gate_proj.weight and mlp.up_proj.weight are missing")
@@ -187,6 +190,7 @@ func (h *Head) assign(stored map[string]tensor.Tensor) (err error) {
 	if h.Params["up"], err = tensor.Interleave("gate_proj and up_proj", gate, up); err != nil {
 		return err
 	}
+	// Rows of quantised types are not taken apart here.
 	for name, t := range h.Params {
 		if block, _ := t.DType.Block(); !t.DType.Numeric() || block != 1 {
 			return fmt.Errorf("tensor %q: F32, F16 or BF16 expected, found %v (parameter %s)", t.Name, t.DType, name)
@@ -210,6 +214,7 @@ func (h *Head) ids(stored map[string]tensor.Tensor) error {
 	if offsets.DType != tensor.I64 || len(offsets.Shape) != 1 || offsets.Shape[0] != h.Spec.Out {
 		return fmt.Errorf("tensor d2t is %v of %v, I64 of [%d] expected", offsets.DType, offsets.Shape, h.Spec.Out)
 	}
+	// Files are not trusted: an id outside of the vocabulary would be read as a row of a table.
 	h.Spec.IDs = make([]int32, h.Spec.Out)
 	for id := range h.Spec.IDs {
 		to := int64(binary.LittleEndian.Uint64(offsets.Data[8*id:])) + int64(id)

@@ -118,6 +118,7 @@ func explainMemory(limit *limits.Set, planned plan.Plan, out io.Writer) error {
 	if need.Card != "" {
 		fmt.Fprintf(table, "card\t%d\tmemory of %s that weights, kv cache and activations may take; the rest is the host's\n", planned.Available, need.Card)
 	}
+	// What the device holds comes first, then what the server around it does.
 	fmt.Fprintf(table, "weights\t%d\t%d of them read where files are mapped\n", need.Weights+need.Mapped, need.Mapped)
 	fmt.Fprintf(table, "kv cache\t%d\tpools of keys and values\n", need.KV)
 	fmt.Fprintf(table, "activations\t%d\tbuffers of a step of %d tokens\n", need.Activations, planned.Limits.MaxTokens)
