@@ -373,7 +373,9 @@ func (d Device) preload(on model.Joiner) error {
 }
 
 // keep has d use the machine as c says.
-func (d *Device) keep(c Choice) { d.cfg.ISA, d.cfg.Threads, d.cfg.Fewer = c.ISA, c.Threads, nil }
+func (d *Device) keep(c Choice) {
+	d.cfg.ISA, d.cfg.Threads, d.cfg.Fewer, d.cfg.Fetch = c.ISA, c.Threads, nil, c.Fetch
+}
 
 // Threads returns how many threads compute, as far as that is known before the model is open.
 func (d Device) Threads() int { return d.cfg.Threads }
