@@ -79,9 +79,6 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, on *card) (*Device, 
 	if err := lim.Check(s); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
-	if lim.Lookahead > 0 {
-		return nil, fmt.Errorf("cuda: lookahead %d: rows with guesses are not supported; use 0", lim.Lookahead)
-	}
 	lim.Depth = max(lim.Depth, 1)
 	device := &Device{spec: s, lim: lim, cfg: cfg, card: on, types: map[tensor.DType]int64{}, needs: map[string]bool{}}
 	device.windows, device.groupOf = s.Groups()

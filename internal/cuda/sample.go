@@ -84,7 +84,7 @@ type sampleOutput struct {
 	Presence        float32
 	Target          int32 // id to be scored, -1 = one is sampled
 	Flags           uint32
-	Remember        int32 // index of the ring, for the id that is sampled
+	Remember        int32 // index of the ring, where the id that is sampled is kept
 	Top, TopAt      int32 // how many of the most likely ids are listed, and where
 }
 
@@ -137,7 +137,7 @@ type sampleMemory struct {
 
 	rows, counts, masses, sums, runs driver.Ptr // of sampleRows rows
 	powers                           driver.Ptr
-	ring                             driver.Ptr // int32 [slots][depth]
+	ring                             driver.Ptr // int32 [slots][depth], then for each of sampleRows rows an id that is not remembered
 	records                          driver.Ptr // [rows of a step]
 
 	// These grow with what steps ask for. What they outgrow is freed with everything else: together
@@ -177,7 +177,7 @@ func newSampler(card func(bytes int64) (driver.Ptr, error), host func(bytes int)
 		{&s.mem.sums, rows * 8 * s.tiles()},
 		{&s.mem.runs, rows * 8 * s.runs()},
 		{&s.mem.powers, int(unsafe.Sizeof(sample.Powers()))},
-		{&s.mem.ring, len(s.known) * 4},
+		{&s.mem.ring, (len(s.known) + sampleRows) * 4},
 		{&s.mem.records, s.resultBytes()},
 	} {
 		var err error
@@ -243,8 +243,8 @@ func (s *sampler) prime(q *queue) {
 }
 
 // sample chooses and scores ids by logits [rows][stride] float32, which are of the outputs of the
-// step from that one on: row after row of the batch, in a row the targets first. Logits are changed
-// and changed back.
+// step from that one on: row after row of the batch, in a row the targets first, guesses in their order.
+// Logits are changed and changed back.
 func (s *sampler) sample(q *queue, logits driver.Ptr, stride, from, rows int) {
 	flight := s.next()
 	outputs := flight.outputs
@@ -261,7 +261,7 @@ func (s *sampler) sample(q *queue, logits driver.Ptr, stride, from, rows int) {
 		s.round(q, args, outputs[at:at+n])
 	}
 	for i := from; i < from+rows; i++ {
-		if out := &outputs[i]; out.sample {
+		if out := &outputs[i]; out.next > 0 {
 			s.known[out.slot*s.depth+out.next%s.depth] = int32(out.next)
 		}
 	}

@@ -201,7 +201,7 @@ func (d *Device) packRows(p *packer, batch *runner.Batch) (start, length []int32
 		}
 		step.wanted += len(r.Targets)
 		if r.Sample {
-			step.wanted++
+			step.wanted += 1 + r.Guessed
 		}
 	}
 	// As model.Device orders them: row after row, in a row the targets first.
@@ -213,8 +213,8 @@ func (d *Device) packRows(p *packer, batch *runner.Batch) (start, length []int32
 		for k := range r.Targets {
 			picks = append(picks, first[i]+int32(k))
 		}
-		if r.Sample {
-			picks = append(picks, first[i]+int32(r.Len)-1)
+		for k := r.Len - 1 - r.Guessed; r.Sample && k < r.Len; k++ {
+			picks = append(picks, first[i]+int32(k))
 		}
 	}
 	return start, length

@@ -117,15 +117,6 @@ func (o *Options) processors() (Device, error) {
 	return Device{cfg: cfg}, nil
 }
 
-// Lookahead returns how many guesses the rows of steps may carry where so many are asked for: on
-// cards none.
-func (d Device) Lookahead(asked int) int {
-	if d.gpu != nil {
-		return 0
-	}
-	return asked
-}
-
 // Planned returns a device of which nothing is asked but what it would take and do.
 func Planned(threads int, weights string) Device {
 	return Device{cfg: cpu.Config{Threads: threads, Weights: strings.ToLower(weights)}}

@@ -41,14 +41,16 @@ type drafter interface {
 	shares() []int
 }
 
-// beginDraft begins to load what guesses beside a checkpoint; nil = the device guesses nothing. What
-// cannot guess for it is an error.
+// beginDraft begins to load what guesses beside a checkpoint; nil = nothing does. What cannot guess for
+// it is an error.
 func (o *Options) beginDraft(checkpoint *ckpt.Model, device Device, note func(string)) (drafter, error) {
-	if o.Draft == nil || device.Lookahead(1) == 0 {
+	switch {
+	case o.Draft == nil:
 		return nil, nil
-	}
-	if device.simulated != nil {
+	case device.simulated != nil:
 		return nil, draftError("%s: a device that plays another has no model to guess with; methods ngram and suffix guess on it", o.Draft.Name)
+	case device.gpu != nil:
+		return nil, draftError("%s: no model guesses on a card yet; methods ngram and suffix guess on it", o.Draft.Name)
 	}
 	path, head, err := o.Draft.find()
 	switch {
