@@ -28,8 +28,7 @@ func (m *masker) table(at int32) *[256]int32 {
 		return made
 	}
 	if m.tabled++; m.tabled > maxTables {
-		// All go where there are too many: those in use are made again.
-		clear(m.tables)
+			clear(m.tables)
 		m.bytes, m.tabled = m.bytes-1024*maxTables, 1
 	}
 	made := &[256]int32{}
