@@ -11,6 +11,7 @@ import (
 	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/shadow"
+	"ossian/internal/soak"
 	"ossian/internal/synth"
 )
 
@@ -203,13 +204,15 @@ func golden(t *testing.T, number int) (target, head string, c *eagletest.Case) {
 // A head guesses what it does in plain torch, whatever the chunks of the prompt, beside another
 // sequence, and behind a prefix that another has computed: on processors exactly, on a card in bf16.
 func TestHeadGuesses(t *testing.T) {
-	headGuesses(t, Options{Threads: 2, KV: "f32", Packed: "off", Weights: "bf16", Exact: true, Device: "cpu"})
-	headGuesses(t, Options{Device: "emu"})
+	all := len(eagletest.Want(t).Cases)
+	headGuesses(t, all, Options{Threads: 2, KV: "f32", Packed: "off", Weights: "bf16", Exact: true, Device: "cpu"})
+	headGuesses(t, soak.Cases(t, 2, all), Options{Device: "emu"})
 }
 
-func headGuesses(t *testing.T, options Options) {
+// headGuesses is TestHeadGuesses with so many heads.
+func headGuesses(t *testing.T, heads int, options Options) {
 	want := eagletest.Want(t)
-	for number := range want.Cases {
+	for number := range heads {
 		target, files, c := golden(t, number)
 		checkpoint, err := OpenModel(target)
 		if err != nil {
