@@ -38,9 +38,9 @@ type evidence struct{ checked, came, prior float64 }
 var priorChance = [buckets]float64{0.5, 0.5, 0.6, 0.7, 0.8, 0.9}
 
 const (
-	modelChance = 0.7      // the same of models, which match nothing
-	priorWeight = 4        // guesses that this is worth
-	leastWeight = 32       // guesses that are remembered, about; where half of those came true, so many more
+	modelChance = 0.7       // the same of models, which match nothing
+	priorWeight = 4         // guesses that this is worth
+	leastWeight = 32        // guesses that are remembered, about; where half of those came true, so many more
 	fading      = 1. / 1024 // of what is known, with each proposal that is not taken up
 )
 
