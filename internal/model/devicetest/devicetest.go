@@ -44,6 +44,9 @@ type Subject struct {
 	// KV is the type of cached keys and values. With F8_E4M3 each vector of a head has
 	// a scale, the power of two that brings its largest magnitude to [128, 256).
 	KV tensor.DType
+	// Thin runs every other case of attention, of all shapes and windows: for a device of which others
+	// with the same structure run all.
+	Thin bool
 }
 
 // A Model is a Spec with its parameters.
