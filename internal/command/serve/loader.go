@@ -222,9 +222,6 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 	// The engine counts its steps in metrics that ask the engine what there is: they are made
 	// after it, before it has a request.
 	info := first.Info()
-	if ld.cfg.Speculation != nil && info.Lookahead == 0 {
-		ld.log.Warn("--speculative-config is without effect: nothing is guessed on this device", "device", info.Name)
-	}
 	var err error
 	var modelMetrics *metrics.Model
 	prefixes := func() engine.PrefixObserver {

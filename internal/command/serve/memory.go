@@ -43,11 +43,11 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	if ask.MaxTokens == 0 {
 		ask.MaxTokens = loading.Device().Tokens(checkpoint, ask.MaxSeqs)
 	}
-	if cfg.Overlap {
+	if cfg.Overlap && cfg.Speculation == nil { // what may follow an id that nobody knows yet nobody guesses
 		ask.Depth = loading.Device().Depth()
 	}
 	if cfg.Speculation != nil {
-		ask.Lookahead = loading.Device().Lookahead(cfg.Speculation.Tokens)
+		ask.Lookahead = cfg.Speculation.Tokens
 	}
 	if cfg.KVBlocks > 0 {
 		windows, _ := checkpoint.Spec.Groups()

@@ -39,7 +39,11 @@ func Run(t *testing.T, open Open) { usual.Run(t, open) }
 type Scale struct {
 	Schedules, Soak int // random schedules with every change, and for a release
 	Every           int // one of so many requests is run with every change; all for a release
+	Guesses         int // random schedules with guesses in each row; 0 and for a release = 60
 }
+
+// guessed is how many random schedules have guesses in each row where nothing is scaled.
+const guessed = 60
 
 var usual = Scale{Schedules: 200, Soak: 10_000, Every: 1}
 
@@ -86,6 +90,7 @@ type suite struct {
 	t         *testing.T
 	open      Open
 	schedules int
+	guessed   int // random schedules with guesses in each row
 	requests  []*request
 	want      []trace // what each gets alone
 }
@@ -95,6 +100,9 @@ func newSuite(t *testing.T, open Open, sc Scale) (*suite, error) {
 	s := &suite{t: t, open: open, schedules: soak.Cases(t, sc.Schedules, sc.Soak)}
 	if testing.Short() {
 		s.schedules = min(s.schedules, 20)
+	}
+	if s.guessed = guessed; sc.Guesses > 0 {
+		s.guessed = soak.Cases(t, sc.Guesses, guessed)
 	}
 	return s, s.with(func(r runner.Runner) error {
 		if err := checkInfo(r.Info()); err != nil {
