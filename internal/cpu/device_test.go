@@ -82,15 +82,18 @@ func TestDevice(t *testing.T) {
 	all := someLevels()
 	for i, isa := range all {
 		for k, kv := range []tensor.DType{tensor.BF16, tensor.F32, tensor.F8_E4M3} {
-			best := i == len(all)-1
-			if !best && !pairs && k != i%3 {
-				continue
+			half := 0
+			if best := i == len(all)-1; !best && !pairs {
+				if k != i%3 {
+					continue
+				}
+				half = 1 + i%2
 			}
 			exact := kv == tensor.F32 // the two settings meet in no operation: test three of six pairs
 			t.Run(fmt.Sprintf("%s/exact=%v/kv=%v", isa, exact, kv), func(t *testing.T) {
 				t.Parallel()
 				cfg := Config{Threads: 1, ISA: isa, Exact: exact, KV: kv}
-				s := devicetest.Subject{Open: opener(cfg), Int8: !exact, KV: kv, Thin: !best && !pairs,
+				s := devicetest.Subject{Open: opener(cfg), Int8: !exact, KV: kv, Half: half,
 					Models: []devicetest.Model{models["gpt-oss"], models["qwen3"]}}
 				if isa != "go" { // slow, and the others share its structure
 					s.Models = slices.Collect(maps.Values(models))
