@@ -57,19 +57,19 @@ type HTTP struct {
 
 // NewHTTP checks config and returns the target that it describes. No connection is opened.
 func NewHTTP(config HTTPConfig) (*HTTP, error) {
-	h := &HTTP{setup: config.Setup, idPrefix: config.IDPrefix}
+	target := &HTTP{setup: config.Setup, idPrefix: config.IDPrefix}
 	server, err := parseURL(config.Setup.URL)
 	if err != nil {
 		return nil, err
 	}
-	if h.api, err = apiOf(config.Setup.Backend); err != nil {
+	if target.api, err = apiOf(config.Setup.Backend); err != nil {
 		return nil, err
 	}
-	if h.members, err = config.template(h.api); err != nil {
+	if target.members, err = config.template(target.api); err != nil {
 		return nil, err
 	}
-	h.dialer.address, h.dialer.tls = hostPort(server), config.tls(server)
-	if h.dialer.proxy, err = config.proxy(server); err != nil {
+	target.dialer.address, target.dialer.tls = hostPort(server), config.tls(server)
+	if target.dialer.proxy, err = config.proxy(server); err != nil {
 		return nil, err
 	}
 	given, err := config.headers()
@@ -83,7 +83,7 @@ func NewHTTP(config HTTPConfig) (*HTTP, error) {
 	}
 	path := server.RequestURI()
 	// A proxy takes plain requests itself; for TLS it gets a CONNECT, see dialer.tunnel.
-	if h.dialer.proxy != nil && h.dialer.tls == nil {
+	if target.dialer.proxy != nil && target.dialer.tls == nil {
 		path = "http://" + server.Host + path
 	}
 	var head strings.Builder
@@ -91,14 +91,14 @@ func NewHTTP(config HTTPConfig) (*HTTP, error) {
 	for _, field := range headers {
 		fmt.Fprintf(&head, "%s: %s\r\n", field.Key, field.Value)
 	}
-	if h.dialer.tls == nil {
-		head.WriteString(proxyAuth(h.dialer.proxy))
+	if target.dialer.tls == nil {
+		head.WriteString(proxyAuth(target.dialer.proxy))
 	}
-	h.head = head.String()
-	h.buffers.New = func() any { return new([readBuffer]byte) }
-	h.requests.New = func() any { return new([]byte) }
-	h.exchanges.New = func() any { return newExchange(h) }
-	return h, nil
+	target.head = head.String()
+	target.buffers.New = func() any { return new([readBuffer]byte) }
+	target.requests.New = func() any { return new([]byte) }
+	target.exchanges.New = func() any { return newExchange(target) }
+	return target, nil
 }
 
 // Close closes the connections that carry no request.
@@ -132,21 +132,21 @@ func (h *HTTP) recycle(b *[]byte) {
 
 // Do sends a query and fills its sample with what comes back.
 func (h *HTTP) Do(ctx context.Context, query *dataset.Query, sample *Sample, began time.Time, live *Live) {
-	x := h.exchanges.Get().(*exchange)
-	x.begin(sample, began, live)
-	x.request = h.requests.Get().(*[]byte)
+	exchange := h.exchanges.Get().(*exchange)
+	exchange.begin(sample, began, live)
+	exchange.request = h.requests.Get().(*[]byte)
 	var err error
-	*x.request, err = h.appendRequest((*x.request)[:0], query)
+	*exchange.request, err = h.appendRequest((*exchange.request)[:0], query)
 	sample.Sent = time.Since(began) // with the body ready: making it is no time of the server's
 	live.Sent.Add(1)
 	if err == nil {
-		err = h.attempts(ctx, x)
+		err = h.attempts(ctx, exchange)
 	}
-	x.dropRequest()
+	exchange.dropRequest()
 	sample.Done = time.Since(began)
-	sample.Err = x.finish(err)
-	x.stream.sample, x.stream.live = nil, nil
-	h.exchanges.Put(x)
+	sample.Err = exchange.finish(err)
+	exchange.stream.sample, exchange.stream.live = nil, nil
+	h.exchanges.Put(exchange)
 }
 
 // attempts sends the request of x and reads its response, on a new connection again if

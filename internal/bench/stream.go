@@ -134,6 +134,7 @@ func (st *stream) message(data []byte, end bool) error {
 		st.addChunk(Done, -1)
 		return nil
 	}
+	// JSON may go on in the next data line of the event.
 	switch verdict := st.event.parse(data); {
 	case verdict == incomplete && !end:
 		st.data = append(st.data, data...)

@@ -181,24 +181,24 @@ func readGGUF(from *file) (*container, error) {
 // value reads the type and the bytes of one metadata value.
 func (c *cursor) value(key string) value {
 	at := c.at
-	v := value{typ: c.u32("type of key " + key)}
-	switch v.at = c.at; { // at is where the value lies, behind its type and length
+	read := value{typ: c.u32("type of key " + key)}
+	switch read.at = c.at; { // at is where the value lies, behind its type and length
 	case c.err != nil:
-	case v.typ == ggufString:
+	case read.typ == ggufString:
 		length := c.u64("length of key " + key)
-		v.at = c.at
-		v.raw = c.take(length, "key "+key)
-	case v.typ == ggufArray:
-		c.array(&v, key)
-	case v.typ >= uint32(len(ggufSizes)):
-		c.fail(at, "type of key "+clip(key), "a value type from 0 to 12", v.typ)
+		read.at = c.at
+		read.raw = c.take(length, "key "+key)
+	case read.typ == ggufArray:
+		c.array(&read, key)
+	case read.typ >= uint32(len(ggufSizes)):
+		c.fail(at, "type of key "+clip(key), "a value type from 0 to 12", read.typ)
 	default:
-		v.raw = c.take(uint64(ggufSizes[v.typ]), "key "+key)
-		if v.typ == ggufBool && c.err == nil && v.raw[0] > 1 {
-			c.fail(v.at, "key "+clip(key), "0 or 1 for a bool", v.raw[0])
+		read.raw = c.take(uint64(ggufSizes[read.typ]), "key "+key)
+		if read.typ == ggufBool && c.err == nil && read.raw[0] > 1 {
+			c.fail(read.at, "key "+clip(key), "0 or 1 for a bool", read.raw[0])
 		}
 	}
-	return v
+	return read
 }
 
 // array reads the type, the count and the bytes of an array.

@@ -41,14 +41,14 @@ func (m *metadata) missing(key string) {
 // must be given. Per-layer arrays count when all layers agree.
 func (m *metadata) int(def int, key string) int {
 	key = m.arch + "." + key
-	v, ok := m.keys[key]
+	stored, ok := m.keys[key]
 	if !ok {
 		if def == 0 {
 			m.missing(key)
 		}
 		return def
 	}
-	list, ok := v.integers()
+	list, ok := stored.integers()
 	if !ok || len(list) == 0 || list[0] < 1 || list[0] > math.MaxInt32 {
 		m.fail(key, fmt.Sprintf("an integer from 1 to %d", math.MaxInt32))
 		return def
@@ -102,15 +102,15 @@ func (m *metadata) id(key string) int32 {
 	if !ok {
 		return -1
 	}
-	n, ok := v.integer()
-	if !ok || n < -1 || n > math.MaxInt32 {
-		if n == math.MaxUint32 { // how some writers say "none"
+	number, ok := v.integer()
+	if !ok || number < -1 || number > math.MaxInt32 {
+		if number == math.MaxUint32 { // how some writers say "none"
 			return -1
 		}
 		m.fail(key, "a token id")
 		return -1
 	}
-	return int32(n)
+	return int32(number)
 }
 
 // strings returns an array of strings that must be there.

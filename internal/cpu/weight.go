@@ -41,14 +41,14 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	if !t.DType.Numeric() && t.DType != tensor.Mixed {
 		return nil, fmt.Errorf("cpu: tensor %q: %v elements are not numbers", t.Name, t.DType)
 	}
-	w := &weight{}
+	made := &weight{}
 	switch use {
 	case model.AsVector:
 		elems, err := carve[float32](&d.mem, t.Elems())
 		if err != nil {
 			return nil, err
 		}
-		w.vector = elems
+		made.vector = elems
 		d.vectors += int64(t.Elems()) * 4
 		if d.mem.dry {
 			break
@@ -58,14 +58,14 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 		}
 		t.Release()
 	case model.AsTable:
-		w.table = t
+		made.table = t
 	default:
-		if err := d.uploadMatrix(w, &t, use); err != nil {
+		if err := d.uploadMatrix(made, &t, use); err != nil {
 			return nil, err
 		}
 	}
-	d.weights = append(d.weights, w)
-	return w, nil
+	d.weights = append(d.weights, made)
+	return made, nil
 }
 
 // uploadMatrix makes the matrix of w: of a Mixed tensor two, of which each has a form of its own.

@@ -40,6 +40,8 @@ func Look(ctx context.Context, base, key string, client *http.Client) (s Server,
 	if err != nil {
 		return s, fmt.Errorf("%s: %w; is the server running, and is this its address? --base-url names it", s.URL, err)
 	}
+	// Every server of this API has models to list; what it says beyond that is asked in ways of its
+	// own.
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return s, fmt.Errorf("%s/models: %d %s; OPENAI_API_KEY has the key", s.URL, status, http.StatusText(status))

@@ -56,39 +56,39 @@ func newScore(tallies []Tally) (s Score, ok bool) {
 	var shares []float64
 	var run, weight, squares, right float64 // squares: of variances by their degrees of freedom
 	repeated := true
-	for _, t := range tallies {
-		if t.Asked == 0 {
+	for _, tally := range tallies {
+		if tally.Asked == 0 {
 			continue
 		}
-		p := t.share()
-		shares = append(shares, p)
-		s.Answers += t.Asked
-		right += float64(t.Right)
-		if t.Right > 0 {
+		share := tally.share()
+		shares = append(shares, share)
+		s.Answers += tally.Asked
+		right += float64(tally.Right)
+		if tally.Right > 0 {
 			s.Pass++
 		}
-		if t.Right == 0 || t.Right == t.Asked {
+		if tally.Right == 0 || tally.Right == tally.Asked {
 			s.Agree++
 		}
-		one, ok := t.variance()
+		one, ok := tally.variance()
 		if !ok {
 			repeated = false
 			continue
 		}
-		of := one / float64(t.Asked) // of the share
+		of := one / float64(tally.Asked) // of the share
 		run, weight = run+of, weight+one
-		squares += of * of / float64(t.Asked-1)
+		squares += of * of / float64(tally.Asked-1)
 	}
-	q := float64(len(shares))
-	if q == 0 {
+	questions := float64(len(shares))
+	if questions == 0 {
 		return s, false
 	}
 	s.Questions, s.Mean = len(shares), stat.Mean(shares)
-	s.Pass, s.Agree, s.variance = s.Pass/q, s.Agree/q, weight/q
+	s.Pass, s.Agree, s.variance = s.Pass/questions, s.Agree/questions, weight/questions
 	all := right / float64(s.Answers)
 	s.Deviation = math.Sqrt(all * (1 - all))
 	if repeated {
-		s.Run = runSpread(s.Mean, run, squares, q)
+		s.Run = runSpread(s.Mean, run, squares, questions)
 	}
 	s.Sample = sampleSpread(shares, right, s.Answers)
 	s.Bootstrap = stat.BootstrapMean(shares, resamplings, stat.Confidence, 0)
@@ -111,16 +111,16 @@ func runSpread(mean, sum, squares, q float64) *Spread {
 // of which repeats are no more. Near 0 and 1, with one answer each or without any spread, it is
 // Wilson's.
 func sampleSpread(shares []float64, right float64, answers int) *Spread {
-	q := float64(len(shares))
+	questions := float64(len(shares))
 	interval, ok := stat.MeanInterval(shares, stat.Confidence)
 	if !ok {
 		return nil
 	}
 	mean := stat.Mean(shares)
-	spread := &Spread{S: stat.Std(shares) / math.Sqrt(q-1), Interval: interval}
-	single := answers == len(shares) && min(right, q-right) < few
+	spread := &Spread{S: stat.Std(shares) / math.Sqrt(questions-1), Interval: interval}
+	single := answers == len(shares) && min(right, questions-right) < few
 	if single || spread.S == 0 {
-		spread.Interval = stat.Wilson(mean*q, q, stat.Confidence)
+		spread.Interval = stat.Wilson(mean*questions, questions, stat.Confidence)
 	}
 	spread.Low, spread.High = max(spread.Low, 0), min(spread.High, 1)
 	return spread
@@ -149,6 +149,7 @@ func newDifference(a, b []Tally) (d Difference, ok bool) {
 			continue
 		}
 		each = append(each, b[i].share()-a[i].share())
+		// Both runs vary by chance, and the variance of their difference is the sum of both.
 		for _, t := range []Tally{a[i], b[i]} {
 			one, ok := t.variance()
 			known = known && ok
@@ -159,12 +160,12 @@ func newDifference(a, b []Tally) (d Difference, ok bool) {
 	if !ok {
 		return d, false
 	}
-	q := float64(len(each))
+	questions := float64(len(each))
 	d = Difference{Delta: stat.Mean(each), Questions: len(each), P: stat.SignFlip(each, flips, 0)}
-	d.Paired = Spread{stat.Std(each) / math.Sqrt(q-1), interval}
-	d.Least = (stat.QuantileT(q-1, (1+stat.Confidence)/2) + stat.QuantileT(q-1, power)) * d.Paired.S
+	d.Paired = Spread{stat.Std(each) / math.Sqrt(questions-1), interval}
+	d.Least = (stat.QuantileT(questions-1, (1+stat.Confidence)/2) + stat.QuantileT(questions-1, power)) * d.Paired.S
 	if known {
-		d.Run = math.Sqrt(run) / q
+		d.Run = math.Sqrt(run) / questions
 	}
 	return d, true
 }

@@ -78,6 +78,8 @@ func citation(text string) (end int, open bool) {
 		end = at + len(citeClose)
 		text = text[:end]
 	}
+	// Another bracket, a line break, or more characters than a citation has: the text is the
+	// answer's own.
 	bad := utf8.RuneCountInString(text) > maxCitation || strings.Contains(text[len(citeOpen):], citeOpen) || strings.Contains(text, "\n")
 	switch {
 	case bad:

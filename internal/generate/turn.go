@@ -129,6 +129,7 @@ func (t *turn) call(a *Answer, event *chat.Event) {
 	case event.Kind == chat.Start:
 		t.open = &stepCall{ToolCall: ToolCall{Recipient: event.Name}, unknown: event.Part == chat.Hidden}
 		t.arguments.Reset()
+		// What is unknown was never offered: nobody is told of such a call.
 		if !t.open.unknown {
 			t.begin(a, t.open)
 		}
@@ -232,6 +233,8 @@ func (t *turn) said(a *Answer) {
 			made.Parts = []string{t.text.String()}
 		}
 		for _, call := range t.calls {
+			// A name without a namespace would be a function of the client's, and is rendered as
+			// one.
 			function := call.unknown && !strings.Contains(call.Recipient, ".")
 			made.Calls = append(made.Calls, chat.Call{ID: call.id, Name: call.Recipient, Arguments: call.Arguments, Builtin: !function})
 		}

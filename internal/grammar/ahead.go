@@ -13,6 +13,7 @@ func (p pattern) ahead(e, rest *expr, b *budget) (*expr, error) {
 	var err error
 	switch e.op {
 	case opCat:
+		// From the end: what a look-ahead is held to is all that follows it.
 		for i := len(e.sub) - 1; i >= 0 && err == nil; i-- {
 			rest, err = p.ahead(e.sub[i], rest, b)
 		}
@@ -50,6 +51,7 @@ func (p pattern) meet(whole, condition *expr, not bool, b *budget) (*expr, error
 	}
 	right, err := simple(condition, p.quoted, b)
 	switch {
+	// A condition that nothing meets denies nothing.
 	case err == errNoMatch && not:
 		return whole, nil
 	case err == nil:

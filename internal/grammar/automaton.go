@@ -104,36 +104,36 @@ type determinizer struct {
 
 // determinize compiles the rules of n. The error is that of b, or errNoMatch.
 func determinize(n *nfa, b *budget) (*automaton, error) {
-	d := &determinizer{nfa: n, budget: b, out: &automaton{}, ids: map[string]int32{}, nullable: make([]bool, len(n.rules)),
+	determinizer := &determinizer{nfa: n, budget: b, out: &automaton{}, ids: map[string]int32{}, nullable: make([]bool, len(n.rules)),
 		seen: make([]uint32, len(n.states)), alone: slices.Repeat([]int32{-1}, len(n.states))}
 	if b.err != nil {
 		return nil, b.err
 	}
-	d.owner = make([]int32, len(n.states))
+	determinizer.owner = make([]int32, len(n.states))
 	// Bodies do not nest (large), so a state is in one at most.
 	for head, loop := range n.loops {
 		for id := loop.from; id < loop.to; id++ {
-			d.owner[id] = head
+			determinizer.owner[id] = head
 		}
 	}
-	d.findNullable()
-	d.out.need, d.out.room, d.out.start = make([]int32, len(n.rules)), make([]int32, len(n.rules)), slices.Repeat([]int32{-1}, len(n.rules))
+	determinizer.findNullable()
+	determinizer.out.need, determinizer.out.room, determinizer.out.start = make([]int32, len(n.rules)), make([]int32, len(n.rules)), slices.Repeat([]int32{-1}, len(n.rules))
 	// Expanding a state may make further ones, and begin the rules it calls: rules that the
 	// root does not reach cost nothing.
 	if slices.ContainsFunc(n.rules, func(r rule) bool { return r.differs }) {
-		d.out.differ = make([]bool, len(n.rules))
+		determinizer.out.differ = make([]bool, len(n.rules))
 		for i, r := range n.rules {
-			d.out.differ[i] = r.differs
+			determinizer.out.differ[i] = r.differs
 		}
 	}
-	d.begin(0)
-	for id := 0; id < len(d.out.states) && b.err == nil; id++ {
-		d.expand(int32(id))
+	determinizer.begin(0)
+	for id := 0; id < len(determinizer.out.states) && b.err == nil; id++ {
+		determinizer.expand(int32(id))
 	}
 	if b.err != nil {
 		return nil, b.err
 	}
-	return d.out, d.out.trim(b)
+	return determinizer.out, determinizer.out.trim(b)
 }
 
 // findNullable finds the rules that match the empty text. A closure goes on behind calls

@@ -28,7 +28,7 @@ func (m *masker) table(at int32) *[256]int32 {
 		return made
 	}
 	if m.tabled++; m.tabled > maxTables {
-		clear(m.tables)
+			clear(m.tables)
 		m.bytes, m.tabled = m.bytes-1024*maxTables, 1
 	}
 	made := &[256]int32{}
@@ -208,14 +208,14 @@ func (m *masker) anyPlain(at int32) int {
 	if known := m.freedom[at]; known > 0 {
 		return int(known) - 1
 	}
-	a := m.parser.automaton
+	automaton := m.parser.automaton
 	reached := map[int32]bool{at: true}
 	layer := []int32{at} // the states behind so many characters, without those met before
 	chars := 0
 	for ; chars < vocab.MaxPlain && len(layer) > 0 && len(reached) <= maxReached; chars++ {
 		var next []int32
 		for _, from := range layer {
-			to, ok := a.afterPlain(from)
+			to, ok := automaton.afterPlain(from)
 			if !ok {
 				m.freedom[at] = uint8(chars + 1)
 				return chars

@@ -46,31 +46,32 @@ func (h *Host) lend(e *entry) *Lease {
 // not ask for another one: that may wait for the end of the first.
 func (h *Host) Acquire(ctx context.Context, name string, by time.Time, caller board.Caller) (*Lease, error) {
 	h.mu.Lock()
-	e := h.lookup(name)
-	if e == nil {
+	entry := h.lookup(name)
+	if entry == nil {
 		h.mu.Unlock()
 		return nil, ErrNotFound
 	}
 	now := time.Now()
-	if err := h.refusal(e, now); err != nil {
+	if err := h.refusal(entry, now); err != nil {
 		h.mu.Unlock()
 		return nil, err
 	}
-	if h.open(e, now) {
+	if h.open(entry, now) {
 		defer h.mu.Unlock()
-		return h.lend(e), nil
+		return h.lend(entry), nil
 	}
 	if h.line >= h.cfg.Queue {
 		h.mu.Unlock()
 		return nil, ErrQueueFull
 	}
-	w := &waiter{since: now, done: make(chan struct{})}
-	e.waiting = append(e.waiting, w)
+	waiting := &waiter{since: now, done: make(chan struct{})}
+	entry.waiting = append(entry.waiting, waiting)
 	h.line++
+	// The model may be free right now: whoever waits does not go to sleep then.
 	h.settle(now)
 	h.mu.Unlock()
-	defer caller.Wait(e.Names[0]).Drop()
-	return h.wait(ctx, e, w, by)
+	defer caller.Wait(entry.Names[0]).Drop()
+	return h.wait(ctx, entry, waiting, by)
 }
 
 // refusal returns why a request for a model is not taken; nil = it is lent, or waits. h.mu is

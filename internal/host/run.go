@@ -24,18 +24,19 @@ func (h *Host) Run(ctx context.Context, load Load) error {
 	}
 	for ctx.Err() == nil {
 		h.mu.Lock()
-		s := h.next(time.Now())
+		step := h.next(time.Now())
 		fatal := h.fatal
 		h.mu.Unlock()
 		switch {
-		case s.done:
+		case step.done:
 			return fatal
-		case s.unload != nil:
-			h.makeRoom(ctx, s.unload, s.load)
-		case s.load != nil:
-			h.bring(ctx, s.load, load)
+		case step.unload != nil:
+			h.makeRoom(ctx, step.unload, step.load)
+		case step.load != nil:
+			h.bring(ctx, step.load, load)
+		// Nothing is loaded any more; engines end with ctx, and may still say why.
 		default:
-			h.rest(ctx, s.at)
+			h.rest(ctx, step.at)
 		}
 	}
 	cancel()
@@ -166,6 +167,8 @@ func (h *Host) start(ctx context.Context, e *entry, model *Model, began time.Tim
 	err := model.Engine.Probe(ctx)
 	if err != nil {
 		err = fmt.Errorf("warming up: %w", err)
+		// Files may change while a model is out of memory: clients must not get another one under
+		// its name.
 	} else if e.fingerprint != "" && e.fingerprint != model.Fingerprint {
 		err = &WithdrawnError{"its files are no longer those that were served before; put the right ones in their place, and start the server anew"}
 	}

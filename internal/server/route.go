@@ -129,42 +129,42 @@ var errUnclear error = &wire.Error{Type: wire.TypeInvalidRequest, Code: wire.Cod
 func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	caller := s.front.NewCaller(time.Now())
 	conn := connOf(r)
-	w := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
-	w.Header().Set("X-Request-Id", w.ID)
-	giveBack(w.Header(), r.Header)
+	reply := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
+	reply.Header().Set("X-Request-Id", reply.ID)
+	giveBack(reply.Header(), r.Header)
 	if ofMessages(r) {
-		w.Header().Set("Request-Id", w.ID) // where those clients look for it
+		reply.Header().Set("Request-Id", reply.ID) // where those clients look for it
 	}
 	clear := conn.next()
 	// Below TLS nobody has looked: what is chunked may have had a length as well.
 	if !clear || conn.isSpare() || (len(r.TransferEncoding) > 0 && r.TLS != nil) {
-		w.Header().Set("Connection", "close")
+		reply.Header().Set("Connection", "close")
 	}
 	if r.ContentLength != 0 {
-		w.BodyDeadline(caller.Received.Add(min(unreadTime, s.lim().Time(limits.BodyRead))))
+		reply.BodyDeadline(caller.Received.Add(min(unreadTime, s.lim().Time(limits.BodyRead))))
 	}
 	// Whatever becomes of the request, it is accounted for behind the reply.
 	rt := s.route(r.URL.Path)
-	defer s.account(w, r, rt, caller.Received)
+	defer s.account(reply, r, rt, caller.Received)
 	err := errUnclear
 	if clear {
-		err = s.admit(w, r, rt, caller)
+		err = s.admit(reply, r, rt, caller)
 	}
 	if err == nil {
 		seen := s.observe(r, rt, caller.Received)
 		if seen != nil {
 			caller.Observer = seen
 			// Behind the reply, and also when the handler panics.
-			defer func() { seen.replied(w.Status, s.modelOf(caller), err) }()
+			defer func() { seen.replied(reply.Status, s.modelOf(caller), err) }()
 		}
-		err = s.serve(w, r, rt, caller)
+		err = s.serve(reply, r, rt, caller)
 	}
 	switch {
 	case err == nil:
-	case w.Begun() || generate.Gone(err):
-		s.drop(w, err)
+	case reply.Begun() || generate.Gone(err):
+		s.drop(reply, err)
 	default:
-		s.fail(w, r, err)
+		s.fail(reply, r, err)
 	}
 }
 

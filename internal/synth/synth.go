@@ -65,18 +65,18 @@ func Write(ctx context.Context, path string, o Options, progress func(done, tota
 		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	w := &writer{ctx: ctx, gen: newGenerator(&o), progress: progress}
+	writing := &writer{ctx: ctx, gen: newGenerator(&o), progress: progress}
 	from := filepath.Join(tmp, "model")
 	if o.Format == GGUF {
-		err = w.gguf(from, &o)
+		err = writing.gguf(from, &o)
 	} else {
-		err = w.huggingFace(from, &o)
+		err = writing.huggingFace(from, &o)
 	}
 	if err == nil {
 		err = os.Rename(from, path)
 	}
 	if err != nil {
-		return fmt.Errorf("synthetic %s: %w (%d of %d bytes of tensors were written)", o.Model.Name, err, w.done, w.total)
+		return fmt.Errorf("synthetic %s: %w (%d of %d bytes of tensors were written)", o.Model.Name, err, writing.done, writing.total)
 	}
 	return nil
 }

@@ -41,6 +41,8 @@ func parseSampler(name, argument string) (Sampler, error) {
 		}
 	}
 	made.none = ratio == 0
+	// Ids are compared with a share of their range; of a share so small that it is none, one id is
+	// left.
 	if ratio < 1 {
 		made.below = max(uint64(ratio*math.MaxInt64), 1)
 	}

@@ -76,6 +76,7 @@ func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	if err = h.later(made.req); err != nil {
 		return made, err
 	}
+	// Only what the model and the server offer is left to disagree with.
 	if made.offers, err = h.offers(r.Context(), w, made.model, made.req); err != nil {
 		return made, err
 	}

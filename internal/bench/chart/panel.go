@@ -57,36 +57,36 @@ type frame struct {
 // newFrame fits the axes of a panel to its data and measures its texts. The place of the
 // axes in the figure comes later, when all panels are measured.
 func newFrame(panel *Panel) *frame {
-	f := &frame{Panel: panel}
+	measured := &frame{Panel: panel}
 	var xs, ys []float64
 	for _, l := range panel.Lines {
 		points := finite(l.Points)
-		f.points = append(f.points, points)
+		measured.points = append(measured.points, points)
 		for _, q := range points {
 			xs, ys = append(xs, q.X), append(ys, q.Y)
 		}
 	}
-	f.x, f.y = panel.X.scale(xs, false), panel.Y.scale(ys, true)
+	measured.x, measured.y = panel.X.scale(xs, false), panel.Y.scale(ys, true)
 	numbers := letters(8) // the font of the numbers
-	for _, t := range f.y.ticks {
-		f.left = max(f.left, numbers.Width(t.label))
+	for _, t := range measured.y.ticks {
+		measured.left = max(measured.left, numbers.Width(t.label))
 	}
-	for _, t := range f.x.ticks { // the last one may stand at the end
-		f.right = max(f.right, numbers.Width(t.label)/2)
+	for _, t := range measured.x.ticks { // the last one may stand at the end
+		measured.right = max(measured.right, numbers.Width(t.label)/2)
 	}
-	f.left += 8
+	measured.left += 8
 	if panel.Y.Title != "" {
-		f.left += 16
+		measured.left += 16
 	}
-	f.below = 15
+	measured.below = 15
 	if panel.X.Title != "" {
-		f.below += 13
+		measured.below += 13
 	}
-	f.above = 5
+	measured.above = 5
 	if panel.Title != "" {
-		f.above += 12
+		measured.above += 12
 	}
-	return f
+	return measured
 }
 
 // finite returns the points that can be drawn.

@@ -98,6 +98,7 @@ func DescribeWorkload(r *Result) string {
 	add("%s", name, name != "")
 	prompts, known := r.Values["num_prompts"]
 	if !known {
+		// Results of other tools may say only how many came through.
 		prompts, known = r.Values["completed"]
 	}
 	add("%.0f prompts", prompts, known)

@@ -24,9 +24,9 @@ type handler struct {
 
 // converse answers the requests of a connection, one after the other.
 func (srv *Server) converse(conn net.Conn) {
-	h := &handler{srv: srv, conn: conn, in: bufio.NewReader(conn)}
-	for ; ; h.requests++ {
-		req, err := http.ReadRequest(h.in)
+	handling := &handler{srv: srv, conn: conn, in: bufio.NewReader(conn)}
+	for ; ; handling.requests++ {
+		req, err := http.ReadRequest(handling.in)
 		if err != nil {
 			return
 		}
@@ -35,7 +35,7 @@ func (srv *Server) converse(conn net.Conn) {
 			return
 		}
 		received := srv.now()
-		if !h.answer(req, text, received) || req.Close {
+		if !handling.answer(req, text, received) || req.Close {
 			return
 		}
 	}
@@ -83,29 +83,29 @@ func (h *handler) generate(req *http.Request, api api, text []byte, received tim
 	if err != nil {
 		return h.problem(http.StatusBadRequest, err.Error())
 	}
-	s := h.srv.newStream(h.conn, api, req.Header.Get("X-Request-Id"), asked)
-	s.record.Path, s.record.Turn, s.record.Received = req.URL.Path, h.requests, received
-	s.closeAfter = req.Close
-	s.start(received)
-	if !h.pause(received + s.script.Headers) {
-		h.srv.finish(s, "the server has stopped")
+	playing := h.srv.newStream(h.conn, api, req.Header.Get("X-Request-Id"), asked)
+	playing.record.Path, playing.record.Turn, playing.record.Received = req.URL.Path, h.requests, received
+	playing.closeAfter = req.Close
+	playing.start(received)
+	if !h.pause(received + playing.script.Headers) {
+		h.srv.finish(playing, "the server has stopped")
 		return false
 	}
 	// Faults that are no stream; what goes wrong within one is the stream's.
-	switch s.script.Fault.Kind {
+	switch playing.script.Fault.Kind {
 	case Refuse:
-		s.fate = resetting
-		h.srv.finish(s, "")
+		playing.fate = resetting
+		h.srv.finish(playing, "")
 		return false
 	case Status, HTML:
-		ok := h.answerFault(s)
-		h.srv.finish(s, "")
+		ok := h.answerFault(playing)
+		h.srv.finish(playing, "")
 		return ok
 	}
 	if !asked.Stream {
-		return h.complete(s)
+		return h.complete(playing)
 	}
-	return h.startStream(s)
+	return h.startStream(playing)
 }
 
 // answerFault answers with a fault that is no stream.

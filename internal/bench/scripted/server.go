@@ -71,6 +71,7 @@ func prepare(opt Options) (Options, error) {
 	if _, err := DialectOf(opt.Dialect.Name); err != nil {
 		return opt, fmt.Errorf("scripted: %w", err)
 	}
+	// A copy, as defaults are written into it.
 	opt.Scripts = slices.Clone(opt.Scripts)
 	if len(opt.Scripts) == 0 {
 		opt.Scripts = []Script{{}}
@@ -197,28 +198,28 @@ func (srv *Server) newStream(conn net.Conn, api api, id string, req *ask) *strea
 	// The number picks script and jitter, so that a request plays the same in every run.
 	at := number % len(srv.opt.Scripts)
 	script := &srv.opt.Scripts[at]
-	s := &stream{
+	stream := &stream{
 		conn: conn, script: script, words: srv.words[at], shape: &srv.opt.Dialect, api: api,
 		id: fmt.Sprintf("%08x", nth), model: quote(srv.opt.Model), ask: req, prompt: req.prompt(), tokens: req.tokens(),
 		rng: rand.NewPCG(srv.opt.Seed, uint64(number)), done: make(chan struct{}),
 	}
 	if script.Tokens > 0 {
-		s.tokens = script.Tokens
+		stream.tokens = script.Tokens
 	}
 	if script.Fault.Kind == Empty {
-		s.tokens = 0
+		stream.tokens = 0
 	}
 	if api != completions {
-		s.thinking = min(script.Reasoning, s.tokens)
+		stream.thinking = min(script.Reasoning, stream.tokens)
 	}
 	if api == responses {
-		s.makeItems()
+		stream.makeItems()
 	} else {
-		s.form = formOf(srv.opt.Dialect.Name, api, s.id, srv.opt.Model)
+		stream.form = formOf(srv.opt.Dialect.Name, api, stream.id, srv.opt.Model)
 	}
-	s.record = Record{ID: id, Index: index(id), Asked: req.tokens(), Prompt: s.prompt, Fault: script.Fault.Kind}
+	stream.record = Record{ID: id, Index: index(id), Asked: req.tokens(), Prompt: stream.prompt, Fault: script.Fault.Kind}
 	srv.running.Add(1)
-	return s
+	return stream
 }
 
 // finish is the end of s, whose owner calls it, with the reason if it came too early. The

@@ -231,6 +231,7 @@ type checker struct {
 // event checks the next event of an answer of which so many ids have been pushed.
 func (k *checker) event(e *chat.Event, ids int) error {
 	k.count += e.Count
+	// Ids may be accounted for late, never twice; text and bytes belong to one token each.
 	switch {
 	case e.Count < 0:
 		return errors.New("negative count")

@@ -50,14 +50,14 @@ func dataFlags(d *client.Data, flags *pflag.FlagSet) {
 
 // turnFlags say how conversations go; names and defaults are those of vLLM's compiled client.
 func (o *clientOptions) turnFlags(flags *pflag.FlagSet) {
-	t := &o.Conversations
-	flags.BoolVar(&t.On, "multi-turn", false, "have conversations: --num-prompts of them, each turn with the history and its real answers")
-	flags.IntVar(&t.Turns, "multi-turn-num-turns", 3, "turns of a conversation of random content")
-	flags.IntVar(&t.Least, "multi-turn-min-turns", 0, "fewest turns; 0 = --multi-turn-num-turns, of ShareGPT 2")
-	flags.IntVar(&t.Most, "multi-turn-max-turns", 0, "most turns; 0 = --multi-turn-num-turns, of ShareGPT no bound")
-	flags.IntVar(&t.Concurrency, "multi-turn-concurrency", 0, "most requests at once; 0 = --max-concurrency")
+	turns := &o.Conversations
+	flags.BoolVar(&turns.On, "multi-turn", false, "have conversations: --num-prompts of them, each turn with the history and its real answers")
+	flags.IntVar(&turns.Turns, "multi-turn-num-turns", 3, "turns of a conversation of random content")
+	flags.IntVar(&turns.Least, "multi-turn-min-turns", 0, "fewest turns; 0 = --multi-turn-num-turns, of ShareGPT 2")
+	flags.IntVar(&turns.Most, "multi-turn-max-turns", 0, "most turns; 0 = --multi-turn-num-turns, of ShareGPT no bound")
+	flags.IntVar(&turns.Concurrency, "multi-turn-concurrency", 0, "most requests at once; 0 = --max-concurrency")
 	flags.IntVar(&o.delay, "multi-turn-delay-ms", 0, "from an answer to the next turn")
-	flags.IntVar(&t.Next, "per-turn-input-len", 0, "`TOKENS` of turns behind the first; 0 = as the first")
-	flags.Float64Var(&t.Global, "multi-turn-prefix-global-ratio", 0, "share of every turn that all conversations have; above 0, turns go without the history")
-	flags.Float64Var(&t.Own, "multi-turn-prefix-conversation-ratio", 0, "share that all turns of a conversation have; above 0, turns go without the history")
+	flags.IntVar(&turns.Next, "per-turn-input-len", 0, "`TOKENS` of turns behind the first; 0 = as the first")
+	flags.Float64Var(&turns.Global, "multi-turn-prefix-global-ratio", 0, "share of every turn that all conversations have; above 0, turns go without the history")
+	flags.Float64Var(&turns.Own, "multi-turn-prefix-conversation-ratio", 0, "share that all turns of a conversation have; above 0, turns go without the history")
 }

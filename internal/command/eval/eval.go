@@ -45,8 +45,8 @@ type flags struct {
 
 // Command returns the command. start serves a model in this process, where no server is named.
 func Command(start command.Start) *cobra.Command {
-	f := &flags{}
-	c := &cobra.Command{
+	given := &flags{}
+	cmd := &cobra.Command{
 		Use:   "eval [TASK...]",
 		Short: "Ask a server the questions of published evaluations, and say what the scores are worth",
 		Long: `Ask a server the questions of published evaluations as these ask them, score the
@@ -59,14 +59,14 @@ The key of the server is OPENAI_API_KEY in the environment.`,
     --dataset gpqa=gpqa_diamond.csv --dataset aime25=hf:opencompass/AIME2025 --out results
   ossian eval compare before after`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args, start) },
+		RunE: func(cmd *cobra.Command, args []string) error { return given.run(cmd, args, start) },
 	}
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return command.WithStatus(statusInvalid, command.Suggest(c.Flags(), err))
 	})
-	f.add(c)
-	c.AddCommand(compareCommand())
-	return command.TakesWords(c)
+	given.add(cmd)
+	cmd.AddCommand(compareCommand())
+	return command.TakesWords(cmd)
 }
 
 // add defines the flags.
@@ -102,7 +102,7 @@ func (f *flags) run(cmd *cobra.Command, names []string, start command.Start) (er
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	status := command.Shared(cmd.ErrOrStderr())
-	o, err := f.options(ctx, cmd, names)
+	options, err := f.options(ctx, cmd, names)
 	if err != nil {
 		return command.WithStatus(statusInvalid, err)
 	}
@@ -115,19 +115,20 @@ func (f *flags) run(cmd *cobra.Command, names []string, start command.Start) (er
 			cancel()
 			err = errors.Join(err, stop())
 		}()
-		o.Base = base + "/v1"
+		options.Base = base + "/v1"
 	}
-	server, err := f.look(ctx, o)
+	server, err := f.look(ctx, options)
 	if err != nil {
 		return command.WithStatus(statusInvalid, err)
 	}
-	announce(status, o)
+	announce(status, options)
 	watch := newWatch(status)
-	o.Watch = watch.begin
-	out, err := eval.Run(ctx, *o, server)
+	options.Watch = watch.begin
+	out, err := eval.Run(ctx, *options, server)
 	watch.end()
+	// An evaluation that was cut short is reported too if anything was answered.
 	if out != nil && (err == nil || answered(out)) {
-		err = errors.Join(err, f.report(cmd.OutOrStdout(), status, o, out))
+		err = errors.Join(err, f.report(cmd.OutOrStdout(), status, options, out))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -225,7 +226,7 @@ func (f *flags) report(stdout, status io.Writer, o *eval.Options, out *eval.Resu
 }
 
 // files writes the files of a result.
-func (f *flags) files(o *eval.Options, out *eval.Result) error {
+func (f *flags) files(options *eval.Options, out *eval.Result) error {
 	text, err := out.JSON()
 	if err != nil {
 		return err
@@ -237,16 +238,18 @@ func (f *flags) files(o *eval.Options, out *eval.Result) error {
 	files := []report.File{{Name: "result.json", Data: text}, {Name: "report.html", Data: []byte(page.String())}}
 	mode := os.FileMode(0o644)
 	for _, file := range files {
-		if err := write(filepath.Join(o.Out, file.Name), file.Data, mode); err != nil {
+		if err := write(filepath.Join(options.Out, file.Name), file.Data, mode); err != nil {
 			return err
 		}
 	}
 	if f.compat == "" {
 		return nil
+		// The published evaluation's files have a place for texts; where none are kept it stays
+		// empty, and where they are only the owner may read the files.
 	}
 	texts := func(*eval.RunResult, *eval.Item) (prompt, answer, right string, ok bool) { return }
 	if f.keepText {
-		texts, mode = eval.Texts(o.Out), 0o600
+		texts, mode = eval.Texts(options.Out), 0o600
 	}
 	for _, run := range out.Runs {
 		files, err := report.Compat(out, run, texts)
@@ -254,7 +257,7 @@ func (f *flags) files(o *eval.Options, out *eval.Result) error {
 			return err
 		}
 		for _, file := range files {
-			if err := write(filepath.Join(o.Out, file.Name), file.Data, mode); err != nil {
+			if err := write(filepath.Join(options.Out, file.Name), file.Data, mode); err != nil {
 				return err
 			}
 		}

@@ -72,6 +72,17 @@ func TestModelGuessesInMetrics(t *testing.T) {
 	}
 }
 
+// A card guesses from texts, although it could plan a step while another runs: then the last id would never
+// be known when there is something to guess behind it.
+func TestGuessesOnACard(t *testing.T) {
+	url := commandtest.Serve(t, root(), "--device", "emu", "--max-model-len", "128", "--max-num-seqs", "2", "--async-scheduling",
+		"--speculative-config", `{"method":"suffix","num_speculative_tokens":7,"adaptive":false}`)
+	commandtest.Post(t, url+"/v1/completions", `{"prompt":"the cat sat on the mat. the cat sat on the mat. the cat sat","max_tokens":12,"temperature":0,"ignore_eos":true}`)
+	if got := series(t, url, "vllm:spec_decode_num_accepted_tokens_total"); got < 5 {
+		t.Errorf("%v guesses held of a text that is said again", got)
+	}
+}
+
 // What a head guesses is counted as a head's, also where its files alone say that it is one.
 func TestHeadInMetrics(t *testing.T) {
 	url := commandtest.Serve(t, root(), "--speculative-config", fmt.Sprintf(`{"model":%q,"num_speculative_tokens":2,"adaptive":false}`, eagletest.Trained(t)))

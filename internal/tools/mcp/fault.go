@@ -152,6 +152,8 @@ func unreachable(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	var dial *net.OpError
+	// From the particular to the general: an error of a certificate is one of the connection as
+	// well.
 	switch {
 	case errors.Is(err, errElsewhere):
 		return err.Error()

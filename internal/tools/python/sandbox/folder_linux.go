@@ -122,6 +122,7 @@ func (f *folder) size(pid int) int64 {
 	if files > mostFiles {
 		return total
 	}
+	// Files that were deleted while open take space that no folder shows.
 	fds := "/proc/" + strconv.Itoa(pid) + "/fd"
 	entries, _ := os.ReadDir(fds)
 	for _, entry := range entries {

@@ -145,7 +145,7 @@ type requests struct {
 
 // newRequests begins to read those of the server. The process ends with them.
 func newRequests(out *frames) *requests {
-	r := &requests{out: out, next: make(chan []byte, 1)}
+	reading := &requests{out: out, next: make(chan []byte, 1)}
 	go func() {
 		for {
 			var head [4]byte
@@ -157,10 +157,10 @@ func newRequests(out *frames) *requests {
 			if _, err := io.ReadFull(os.Stdin, request[4:]); err != nil {
 				os.Exit(0)
 			}
-			r.next <- request
+			reading.next <- request
 		}
 	}()
-	return r
+	return reading
 }
 
 func (r *requests) Read(into []byte) (int, error) {

@@ -154,6 +154,7 @@ func (p *Process) read(out io.Reader) {
 		case <-p.quit:
 		}
 	}
+	// Whatever ended the frames, the process is of no use without them.
 	_ = p.command.Process.Kill()
 	err := p.command.Wait()
 	p.state = "exit status 0"
