@@ -28,7 +28,7 @@ func (m *masker) table(at int32) *[256]int32 {
 		return made
 	}
 	if m.tabled++; m.tabled > maxTables {
-			clear(m.tables)
+		clear(m.tables)
 		m.bytes, m.tabled = m.bytes-1024*maxTables, 1
 	}
 	made := &[256]int32{}
