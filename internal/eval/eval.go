@@ -56,6 +56,7 @@ type Options struct {
 // A refusedError ends a run: the server takes a request for a wrong one.
 type refusedError struct{ text string }
 
+// Error implements error.
 func (e *refusedError) Error() string {
 	return "the server refuses the request, which is no wrong answer of the model: " + e.text + "; --count-refused counts refusals as wrong"
 }

@@ -69,12 +69,7 @@ func (c *compiler) apart(x, y *flatSchema, depth int) bool {
 		x, y = y, x
 	}
 	if x.enumOnly {
-		for _, value := range x.enum {
-			if c.may(x, value) && c.may(y, value) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(x.enum, func(value *value) bool { return c.may(x, value) && c.may(y, value) })
 	}
 	// Otherwise every type that both allow must be excluded by its own keywords. Nothing can
 	// exclude null, and arrays are not looked into.

@@ -27,8 +27,9 @@ func (m *masker) table(at int32) *[256]int32 {
 	if made := m.tables[at]; made != nil {
 		return made
 	}
+	// All go where there are too many: those in use are made again.
 	if m.tabled++; m.tabled > maxTables {
-			clear(m.tables)
+		clear(m.tables)
 		m.bytes, m.tabled = m.bytes-1024*maxTables, 1
 	}
 	made := &[256]int32{}

@@ -115,6 +115,7 @@ func survey(file *os.File, s salt) (im *image, records int, sound bool, err erro
 	sound = true
 	hasFormat := false
 	err = im.inspect(func(found *element) error {
+		// Values of data are large; whoever asks for a record checks them.
 		if found.bucket == data {
 			return nil
 		}
@@ -254,6 +255,7 @@ func derive(b *batch) error {
 		}
 		key, _ := txn.bucket(data).Cursor().Seek(numKey(num))
 		if len(key) != keyLength {
+			// Behind the last record there is no key.
 			return nil
 		}
 		num = binary.BigEndian.Uint64(key)
