@@ -14,7 +14,7 @@ import (
 )
 
 // offer finds out which tools of the server a request gets. With tool_choice none it gets none.
-func (h *Handler) offer(ctx context.Context, w *api.Reply, req *request) error {
+func (h *Handler) offer(ctx context.Context, reply *api.Reply, req *request) error {
 	asked := req.ServerTools
 	if h.front.Toolbox == nil || req.ToolChoice.Mode == "none" || (asked != nil && len(asked) == 0) {
 		return req.checkChoices()
@@ -23,7 +23,7 @@ func (h *Handler) offer(ctx context.Context, w *api.Reply, req *request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.front.Ignored(w, offered.Ignored); err != nil {
+	if err := h.front.Ignored(reply, offered.Ignored); err != nil {
 		return err
 	}
 	req.offers, req.listed = offered.Offers, offered.Listed
