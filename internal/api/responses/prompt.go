@@ -46,7 +46,7 @@ func (h *Handler) converse(reply *api.Reply, req *request, links []store.Link) (
 		began = h.front.Clock()
 	}
 	req.conv = &chat.Conversation{Turns: past.turns, Effort: req.Effort, Now: began, NoCalls: req.ToolChoice.Mode == "none", MustCall: generate.MustCall(&req.ToolChoice), KeepReasoning: req.Context == "all_turns", Continue: req.ContinueFinal,
-		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools), Builtins: namespaces(req.offers)}
+		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools), Builtins: api.Namespaces(req.offers)}
 	return past, nil
 }
 

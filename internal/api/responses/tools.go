@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"ossian/internal/api"
-	"ossian/internal/chat"
 	"ossian/internal/generate"
 	"ossian/internal/tools"
 	"ossian/internal/wire"
@@ -111,20 +110,6 @@ func (req *request) callable() []string {
 	all := []string{}
 	for i := range choice.Served {
 		all = append(all, req.chosen(&choice.Served[i])...)
-	}
-	return all
-}
-
-// namespaces returns offers as models are told of them.
-func namespaces(offers []tools.Offer) (all []chat.Namespace) {
-	for i := range offers {
-		space := &offers[i].Namespace
-		told := chat.Namespace{Name: space.Name, Description: space.Description}
-		for k := range space.Tools {
-			tool := &space.Tools[k]
-			told.Tools = append(told.Tools, chat.Tool{Name: tool.Name, Description: tool.Description, Parameters: tool.Parameters, Unshown: tool.Unshown})
-		}
-		all = append(all, told)
 	}
 	return all
 }
