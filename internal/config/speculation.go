@@ -156,6 +156,7 @@ func (s *speculation) windows() error {
 	if s.Shortest > s.Longest {
 		return fmt.Errorf("prompt_lookup_min %d is above prompt_lookup_max %d", s.Shortest, s.Longest)
 	}
+	// Keys of the other method have no effect, and are said to have none.
 	for key := range s.given {
 		if strings.HasPrefix(key, "suffix_decoding_") {
 			s.note("%s: of method suffix alone", key)
