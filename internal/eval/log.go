@@ -92,6 +92,33 @@ type kept struct {
 	size  int64 // bytes of whole lines
 }
 
+// begun is the error of a log that a new run would write over.
+func (k *kept) begun(path string) error {
+	return fmt.Errorf("%s has %d answers of a run begun %s: --resume goes on with it, another --out begins anew", path, len(k.items), k.head.Began.Format(time.DateTime))
+}
+
+// Vacant returns why a folder has no place for a new run, if it has one already. Run finds that out,
+// too, when there is a server for it.
+func Vacant(dir string) error {
+	path := filepath.Join(dir, logName)
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return nil // none, or what Run says more of
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	old, err := readLog(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if old == nil {
+		return nil
+	}
+	return old.begun(path)
+}
+
 // openJournal begins the log of a folder, or goes on with the one that is there. The folder is this
 // run's until the journal is closed.
 func openJournal(dir string, head header, resume bool) (*journal, *kept, error) {
@@ -129,7 +156,7 @@ func open(dir string, head header, resume bool) (*journal, *kept, error) {
 	case err != nil:
 		err = fmt.Errorf("%s: %w", path, err)
 	case old != nil && !resume:
-		err = fmt.Errorf("%s has %d answers of a run begun %s: --resume goes on with it, another --out begins anew", path, len(old.items), old.head.Began.Format(time.DateTime))
+		err = old.begun(path)
 	case old != nil:
 		err = old.head.Asked.same(&head.Asked, path)
 	case resume:

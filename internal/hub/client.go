@@ -348,7 +348,11 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 // explain says what a user can do about a status.
 func (c *client) explain(ctx context.Context, n Name, err error) error {
 	var status *StatusError
-	if !errors.As(err, &status) {
+	switch {
+	case errors.As(err, &status):
+	case unreached(err):
+		return fmt.Errorf("%s: %s cannot be reached: %w; HF_ENDPOINT names another endpoint, and what was fetched otherwise is used by its path", n, c.base.Host, err)
+	default:
 		return fmt.Errorf("%s: %w", n, err)
 	}
 	page := c.base.JoinPath(n.elements()...)
@@ -364,6 +368,15 @@ func (c *client) explain(ctx context.Context, n Name, err error) error {
 		return fmt.Errorf("%s: not found on %s (a private one needs HF_TOKEN)%s: %w", n, c.base.Host, c.similar(ctx, n, false), err)
 	}
 	return fmt.Errorf("%s: %w", n, err)
+}
+
+// unreached reports whether no connection came about.
+func unreached(err error) bool {
+	if failed, ok := errors.AsType[*net.OpError](err); ok {
+		return failed.Op == "dial"
+	}
+	_, ok := errors.AsType[*net.DNSError](err)
+	return ok
 }
 
 // similar asks the endpoint for existing revisions or models like n and returns

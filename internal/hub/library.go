@@ -77,7 +77,7 @@ func meant(text string) string {
 	}
 	// Addresses of the hub, and a quantisation in place of a file.
 	rest := text
-	for _, prefix := range []string{"https://", "http://", "hf://", "hf.co/", "huggingface.co/"} {
+	for _, prefix := range []string{"https://", "http://", "hf://", "hf:", "hf.co/", "huggingface.co/"} {
 		rest = strings.TrimPrefix(rest, prefix)
 	}
 	repo, kind, tagged := strings.Cut(strings.TrimSuffix(rest, "/"), ":")

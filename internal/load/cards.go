@@ -194,6 +194,31 @@ func (g *gpu) cost(checkpoint *ckpt.Model) plan.Cost {
 	}
 }
 
+// headCost is Device.headCost on the card.
+func (g *gpu) headCost(spec *model.HeadSpec, params map[string]tensor.Tensor, own, of model.Limits) (plan.Footprint, error) {
+	need, err := cuda.Counted(&spec.Spec, own, g.cfg, func(device *cuda.Device) error {
+		_, err := model.NewHead(spec, params, device, own)
+		for range spec.Features() { // what it reads of the target lies there
+			if err == nil {
+				_, err = device.Alloc(of.MaxTokens, spec.Target)
+			}
+		}
+		return err
+	})
+	return plan.Footprint{Weights: need.Weights, KV: need.KV, Activations: need.Activations}, err
+}
+
+// beside is Device.beside on the card.
+func (g *gpu) beside(of model.Device, spec *model.Spec, lim model.Limits) (model.Joiner, error) {
+	target, ok := of.(*cuda.Device)
+	if !ok {
+		return nil, fmt.Errorf("what is guessed for does not compute on %s", g.kind())
+	}
+	cfg := g.cfg
+	cfg.Beside = target
+	return cuda.New(spec, lim, cfg)
+}
+
 // line is what is told of the card to people.
 func (g *gpu) line() string {
 	const gb = 1e9

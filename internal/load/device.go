@@ -341,8 +341,42 @@ func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Lim
 	return decoder, Choice{Choice: choice, without: d.without}, nil
 }
 
+// headCost returns what a head takes of the device with limits, its own, beside a target with those of
+// its own.
+func (d Device) headCost(spec *model.HeadSpec, params map[string]tensor.Tensor, own, of model.Limits) (plan.Footprint, error) {
+	if d.gpu != nil {
+		return d.gpu.headCost(spec, params, own, of)
+	}
+	need, err := cpu.Counted(&spec.Spec, own, d.cfg, func(device *cpu.Device) error {
+		_, err := model.NewHead(spec, params, device, own)
+		return err
+	})
+	// What it reads of the target, and that side by side as matrices take it.
+	features := int64(spec.Features()) * int64(spec.Target)
+	need.Activations += 4 * features * int64(of.MaxTokens+own.MaxTokens)
+	return plan.Footprint{Weights: need.Weights, Mapped: need.Mapped, KV: need.KV, Activations: need.Activations}, err
+}
+
+// beside returns a device for a head of a target that computes on the device of.
+func (d Device) beside(of model.Device, spec *model.Spec, lim model.Limits) (model.Joiner, error) {
+	if d.gpu != nil {
+		return d.gpu.beside(of, spec, lim)
+	}
+	return cpu.New(spec, lim, d.cfg)
+}
+
+// preload has the device on get ready for its steps.
+func (d Device) preload(on model.Joiner) error {
+	if card, is := on.(*cuda.Device); is {
+		return card.Preload()
+	}
+	return nil
+}
+
 // keep has d use the machine as c says.
-func (d *Device) keep(c Choice) { d.cfg.ISA, d.cfg.Threads, d.cfg.Fewer = c.ISA, c.Threads, nil }
+func (d *Device) keep(c Choice) {
+	d.cfg.ISA, d.cfg.Threads, d.cfg.Fewer, d.cfg.Fetch = c.ISA, c.Threads, nil, c.Fetch
+}
 
 // Threads returns how many threads compute, as far as that is known before the model is open.
 func (d Device) Threads() int { return d.cfg.Threads }

@@ -49,8 +49,6 @@ func (o *Options) beginDraft(checkpoint *ckpt.Model, device Device, note func(st
 		return nil, nil
 	case device.simulated != nil:
 		return nil, draftError("%s: a device that plays another has no model to guess with; methods ngram and suffix guess on it", o.Draft.Name)
-	case device.gpu != nil:
-		return nil, draftError("%s: no model guesses on a card yet; methods ngram and suffix guess on it", o.Draft.Name)
 	}
 	path, head, err := o.Draft.find()
 	switch {
@@ -63,7 +61,7 @@ func (o *Options) beginDraft(checkpoint *ckpt.Model, device Device, note func(st
 	case head:
 		return o.beginHead(path, checkpoint, device)
 	}
-	return o.beginSmall(checkpoint, note)
+	return o.beginSmall(checkpoint, device, note)
 }
 
 // draftError is an error about what guesses.
@@ -163,8 +161,8 @@ type smallDrafter struct {
 	match  bool // its vocabulary was compared
 }
 
-// beginSmall begins to load a small model that guesses beside a checkpoint.
-func (o *Options) beginSmall(checkpoint *ckpt.Model, note func(string)) (drafter, error) {
+// beginSmall begins to load a small model that guesses beside a checkpoint, on the same device.
+func (o *Options) beginSmall(checkpoint *ckpt.Model, device Device, note func(string)) (drafter, error) {
 	small, err := StartModel(o.Draft.Name)
 	if err != nil {
 		return nil, fmt.Errorf("--speculative-config: %w", err)
@@ -172,7 +170,12 @@ func (o *Options) beginSmall(checkpoint *ckpt.Model, note func(string)) (drafter
 	checkpoint.Attach(small)
 	own := *o
 	own.Draft, own.Device = nil, "cpu"
-	loading, err := own.Begin(small, note)
+	loading := &Loading{options: &own, checkpoint: small, note: note}
+	if device.gpu != nil {
+		loading.device, err = device.gpu.supporting(device.gpu.kind(), small)
+	} else {
+		loading, err = own.Begin(small, note)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--speculative-config: %w", err)
 	}

@@ -279,5 +279,14 @@ func (d *decoder) Collect() (*runner.Result, error) {
 	return d.dev.Wait()
 }
 
+// DeviceOf returns the device of a runner that NewDecoder has made, nil of any other.
+func DeviceOf(r runner.Runner) Device {
+	d, ok := r.(*decoder)
+	if !ok {
+		return nil
+	}
+	return d.dev
+}
+
 // Close implements runner.Runner.
 func (d *decoder) Close() error { return d.dev.Close() }

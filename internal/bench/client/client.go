@@ -27,6 +27,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -320,7 +321,7 @@ func (c *Client) Record(ctx context.Context, index int, log string) (*bench.Reco
 	live := new(bench.Live)
 	options := c.options(live)
 	if log != "" {
-		file, err := os.Create(log)
+		file, err := create(log)
 		if err != nil {
 			return nil, err
 		}
@@ -338,6 +339,14 @@ func (c *Client) Record(ctx context.Context, index int, log string) (*bench.Reco
 		}
 	}
 	return bench.Run(ctx, target, work, options)
+}
+
+// create makes a file and its folder.
+func create(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, err
+	}
+	return os.Create(path)
 }
 
 // Files are those that a run writes; "" = not that one.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -254,11 +255,14 @@ func (e *Environment) console(dst *strings.Builder) {
 	fmt.Fprintf(dst, "Machine: %s, %d cores, %d threads, %s, %s, ossian %s, %s\n", e.Processor, e.Cores, e.Threads, e.Device, e.System, e.Version, e.Go)
 }
 
-// WriteFile writes a result as --output-json asks for.
+// WriteFile writes a result as --output-json asks for, into a folder that it makes.
 func WriteFile(path string, result any) error {
 	text, err := json.MarshalIndent(result, "", "    ")
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
 	}
 	return os.WriteFile(path, append(text, '\n'), 0o666)
 }

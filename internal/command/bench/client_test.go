@@ -92,7 +92,7 @@ func TestBenchServeErrors(t *testing.T) {
 		{"--base-url http://127.0.0.1:9 --num-prompts 1", "--base-url says where the server is"},
 		{"--host ::1 --port 9 --num-prompts 1", "http://[::1]:9/"},
 		{"--host [::1] --port 9 --num-prompts 1", "http://[::1]:9/"},
-		{"--base-url http://127.0.0.1:9 --save-result --result-dir " + filepath.Join(os.Args[0], "x"), "nothing was measured"},
+		{"--base-url http://127.0.0.1:9 --save-result --result-dir " + filepath.Join(os.Args[0], "x"), "is a file, where a folder is needed"},
 		{"--model no/such-model", "no/such-model"},
 		{"--device cuda:x --num-prompts 1", "the number of one card"},
 		{"--device cuda --base-url http://127.0.0.1:9 --num-prompts 1", "--device: the server at --base-url"},

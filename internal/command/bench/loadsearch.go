@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,7 +146,11 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, own *clientOptions,
 
 // find searches and reports.
 func (l *loadOptions) find(cmd *cobra.Command, measurer *bencher, search sweep.LoadSearch, runs int) error {
-	experiment := &sweep.Experiment{Dir: l.path(), Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cleaner{cmd.ErrOrStderr()}}
+	dir, err := l.path()
+	if err = cmp.Or(err, command.OutputFile("--html", measurer.html)); err != nil {
+		return err
+	}
+	experiment := &sweep.Experiment{Dir: dir, Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cleaner{cmd.ErrOrStderr()}}
 	began := time.Now()
 	search.Expired = func() bool { return l.time > 0 && time.Since(began) > l.time }
 	out := cleaner{cmd.OutOrStdout()}

@@ -33,12 +33,12 @@ func (o *clientOptions) run(cmd *cobra.Command, flags *pflag.FlagSet, here comma
 	measured := &measurement{o: o, flags: flags, start: here, out: cleaner{cmd.OutOrStdout()}, log: cmd.ErrOrStderr()}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	// Folders come before anything that takes long.
+	// Where results go comes before anything that takes long.
 	measured.sayCommand()
 	if o.dryRun {
 		return measured.dryRun(ctx)
 	}
-	if err := o.folders(); err != nil {
+	if err := o.writable(); err != nil {
 		return err
 	}
 	if o.Local {

@@ -33,6 +33,9 @@ began together are refused.`,
   ossian bench merge 0.log 1.log --log run.log`,
 		Args: command.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cmp.Or(command.OutputFile("--log", log), command.OutputFile("--output", result)); err != nil {
+				return err
+			}
 			parts, err := readParts(args, cleaner{cmd.ErrOrStderr()})
 			if err != nil {
 				return err

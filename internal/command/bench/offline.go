@@ -74,7 +74,7 @@ func (o *offlineOptions) command(short, long string, run func(*cobra.Command, *c
 			if err != nil {
 				return err
 			}
-			if err := foldersOf(nil, o.json); err != nil {
+			if err := o.writable(); err != nil {
 				return err
 			}
 			for _, note := range cfg.Notes {
@@ -225,12 +225,24 @@ func (o *offlineOptions) environment(cfg *config.Config, checkpoint *ckpt.Model,
 	return env, nil
 }
 
+// profileFile is where --profile writes.
+func (o *offlineOptions) profileFile() string { return "bench-" + o.name + ".pprof" }
+
+// writable returns why what was asked for cannot be written.
+func (o *offlineOptions) writable() error {
+	err := command.OutputFile("--output-json", o.json)
+	if err == nil && o.profile {
+		err = command.OutputFile("--profile", o.profileFile())
+	}
+	return err
+}
+
 // profiled measures, under the profiler if that was asked for.
 func (o *offlineOptions) profiled(measure func() error) error {
 	if !o.profile {
 		return measure()
 	}
-	file, err := os.Create("bench-" + o.name + ".pprof")
+	file, err := os.Create(o.profileFile())
 	if err != nil {
 		return err
 	}

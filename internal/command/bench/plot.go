@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -66,6 +67,16 @@ func (o *plotOptions) run(out io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
+	// A relative folder is within the sweep's, as vLLM has it, and not within that of the caller.
+	folder := o.figDir
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(dir, folder)
+	}
+	if !o.dry {
+		if err := cmp.Or(command.OutputFolder("--fig-dir", folder), command.OutputFile("--html", o.html)); err != nil {
+			return err
+		}
+	}
 	sweep, err := chart.ReadSweep(dir)
 	if err != nil {
 		return err
@@ -77,11 +88,6 @@ func (o *plotOptions) run(out io.Writer, dir string) error {
 	}
 	if skipped > 0 {
 		fmt.Fprintf(out, "Skipped %d runs without %s or %s.\n", skipped, plot.X, plot.Y)
-	}
-	// A relative folder is within the sweep's, as vLLM has it, and not within that of the caller.
-	folder := o.figDir
-	if !filepath.IsAbs(folder) {
-		folder = filepath.Join(dir, folder)
 	}
 	for _, figure := range figures {
 		fmt.Fprintf(out, "[BEGIN FIGURE]\nGroup: %s\nGrid: %d rows x %d cols\n", figure.Title, len(figure.Panels), len(figure.Panels[0]))
@@ -179,6 +185,12 @@ the folder pareto in OUTPUT_DIR.`,
 			if err != nil {
 				return err
 			}
+			folder := filepath.Join(args[0], "pareto")
+			if !dry {
+				if err := command.OutputFolder("OUTPUT_DIR", folder); err != nil {
+					return err
+				}
+			}
 			sweep, err := chart.ReadSweep(args[0])
 			if err != nil {
 				return err
@@ -192,7 +204,7 @@ the folder pareto in OUTPUT_DIR.`,
 				fmt.Fprintf(out, "Skipped %d runs without a user count.\n", frontier.Skipped)
 			}
 			fmt.Fprintln(out, "[BEGIN FIGURE]")
-			if err := saveFigure(out, frontier.Figure, filepath.Join(args[0], "pareto"), formats, dry); err != nil {
+			if err := saveFigure(out, frontier.Figure, folder, formats, dry); err != nil {
 				return err
 			}
 			fmt.Fprintf(out, "Plotted %d points; Pareto frontier size: %d.\n[END FIGURE]\n", frontier.Points, frontier.Best)

@@ -66,12 +66,16 @@ func (o *folderOptions) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would run, and run nothing")
 }
 
-// path is the folder of the experiment.
-func (o *folderOptions) path() string {
+// path is the folder of the experiment, or the error of one that cannot be written to.
+func (o *folderOptions) path() (string, error) {
 	if o.name == "" {
 		o.name = time.Now().Format("20060102_150405")
 	}
-	return filepath.Join(o.dir, o.name)
+	path := filepath.Join(o.dir, o.name)
+	if o.dryRun {
+		return path, nil
+	}
+	return path, command.OutputFolder("--output-dir", path)
 }
 
 // serverOptions say what serves.
@@ -163,8 +167,9 @@ func (o *gridOptions) prepare(cmd *cobra.Command) (err error) {
 		return &sweep.Programs{Server: o.server(cmd, serve.Apply(server), o.program), Client: o.client, Own: measuresItself(o.client), After: after,
 			Limit: time.Duration(o.clientLimit) * time.Second, Show: o.show, DryRun: o.dryRun, Out: cmd.OutOrStdout()}, nil
 	}
-	o.experiment = &sweep.Experiment{Dir: o.path(), Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: !o.stops, DryRun: o.dryRun, Out: cleaner{cmd.OutOrStdout()}}
-	return nil
+	o.experiment = &sweep.Experiment{Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: !o.stops, DryRun: o.dryRun, Out: cleaner{cmd.OutOrStdout()}}
+	o.experiment.Dir, err = o.path()
+	return err
 }
 
 // words splits a command.

@@ -57,7 +57,7 @@ The key of the server is OPENAI_API_KEY in the environment.`,
 		Example: `  ossian eval
   ossian eval gpqa aime25 --base-url http://127.0.0.1:8000 \
     --dataset gpqa=gpqa_diamond.csv --dataset aime25=hf:opencompass/AIME2025 --out results
-  ossian eval compare before/result.json after/result.json`,
+  ossian eval compare before after`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return given.run(cmd, args, start) },
 	}

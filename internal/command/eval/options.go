@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
 // options makes options of the flags: what is wrong is said before a server is started or asked.
 func (f *flags) options(ctx context.Context, cmd *cobra.Command, names []string) (*eval.Options, error) {
 	if err := f.check(); err != nil {
+		return nil, err
+	}
+	if err := f.place(); err != nil {
 		return nil, err
 	}
 	sets, err := f.sets(ctx, names)
@@ -66,8 +70,17 @@ func (f *flags) options(ctx context.Context, cmd *cobra.Command, names []string)
 		return nil, errors.New("--resume, --keep-text and --compat need --out DIR, where the run is kept")
 	case !own:
 		options.Out = "eval-" + time.Now().Format("20060102-150405")
+		return options, command.OutputFolder("the default of --out,", options.Out)
 	}
 	return options, nil
+}
+
+// place says why a run cannot be kept where it should.
+func (f *flags) place() error {
+	if f.out == "" || f.resume {
+		return command.OutputFolder("--out", f.out)
+	}
+	return cmp.Or(command.OutputFolder("--out", f.out), eval.Vacant(f.out))
 }
 
 // check says what is wrong with single flags. Conditions are written so that NaN is refused.

@@ -65,6 +65,9 @@ processors is also found where it is written by default.`,
 			if len(args) > 0 {
 				name = args[0]
 			}
+			if err := command.OutputFile("--output", flags.out); err != nil {
+				return command.WithStatus(statusUsage, err)
+			}
 			var err error
 			// A computation that was interrupted is no error of usage, whatever it says.
 			switch {

@@ -46,6 +46,9 @@ func runQuick(cmd *cobra.Command, model string, flags *campaignFlags) error {
 	if flags.out == "" {
 		flags.out = quickDir()
 	}
+	if err := command.OutputFolder("--out", flags.out); err != nil {
+		return command.WithStatus(statusUsage, err)
+	}
 	text, err := os.ReadFile(filepath.Join(flags.out, "plan.yaml"))
 	if err != nil {
 		if text, err = makeQuick(cmd, model, flags); err != nil {

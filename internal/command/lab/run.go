@@ -149,6 +149,9 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 			config.Dir += "-simulated"
 		}
 	}
+	if err := command.OutputFolder("--out", config.Dir); err != nil {
+		return config, nil, err
+	}
 	if config.Compared, err = compared(plan.Compare); err != nil {
 		return config, nil, err
 	}

@@ -3,6 +3,7 @@ package synth
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,6 +32,9 @@ func Command() *cobra.Command {
 			}
 			options.Model, options.ShardBytes = m.Shorten(layers), shard
 			if options.Type, err = typeNamed(element); err != nil {
+				return err
+			}
+			if err := command.OutputFolder("OUT", filepath.Dir(args[1])); err != nil {
 				return err
 			}
 			switch format {

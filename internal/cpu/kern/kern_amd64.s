@@ -953,154 +953,420 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func mx4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4OneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4OneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z2
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000110, BX
+	VMOVDQU64        (R9), Z2
 	VPSRLW           $0x04, Z2, Z6
 	VPERMB           Z0, Z2, Z2
 	VPERMB           Z0, Z6, Z6
-	VMOVDQU64        64(R8), Z3
+	VMOVDQU64        64(R9), Z3
 	VPSRLW           $0x04, Z3, Z7
 	VPERMB           Z0, Z3, Z3
 	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        128(R8), Z4
+	VMOVDQU64        128(R9), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
 	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        192(R8), Z5
+	VMOVDQU64        192(R9), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
 	VPERMB           Z0, Z9, Z9
-	VPMOVZXBD        (R9), Z10
+	VPMOVZXBD        (R10), Z10
 	VPSLLD           $0x17, Z10, Z10
 	VPADDD.BCST      magicE8M0<>+0(SB), Z10, Z10
-	VPADDD.BCST      36(R10), Z10, Z11
-	VPDPBUSD.BCST    (R10), Z2, Z11
-	VPDPBUSD.BCST    4(R10), Z3, Z11
-	VPDPBUSD.BCST    8(R10), Z4, Z11
-	VPDPBUSD.BCST    12(R10), Z5, Z11
-	VPDPBUSD.BCST    16(R10), Z6, Z11
-	VPDPBUSD.BCST    20(R10), Z7, Z11
-	VPDPBUSD.BCST    24(R10), Z8, Z11
-	VPDPBUSD.BCST    28(R10), Z9, Z11
+	VPADDD.BCST      36(R11), Z10, Z11
+	VPDPBUSD.BCST    (R11), Z2, Z11
+	VPDPBUSD.BCST    4(R11), Z3, Z11
+	VPDPBUSD.BCST    8(R11), Z4, Z11
+	VPDPBUSD.BCST    12(R11), Z5, Z11
+	VPDPBUSD.BCST    16(R11), Z6, Z11
+	VPDPBUSD.BCST    20(R11), Z7, Z11
+	VPDPBUSD.BCST    24(R11), Z8, Z11
+	VPDPBUSD.BCST    28(R11), Z9, Z11
 	VSUBPS           Z10, Z11, Z11
-	VFMADD231PS.BCST 32(R10), Z11, Z1
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x10, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R11
+	VFMADD231PS.BCST 32(R11), Z11, Z1
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x10, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R12
 	JNZ              block
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func mx4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func mx4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4OneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4OneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z3
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000110, BX
+	VMOVDQU64        (R9), Z3
 	VPSRLW           $0x04, Z3, Z7
 	VPERMB           Z0, Z3, Z3
 	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        64(R8), Z4
+	VMOVDQU64        64(R9), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
 	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        128(R8), Z5
+	VMOVDQU64        128(R9), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
 	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        192(R8), Z6
+	VMOVDQU64        192(R9), Z6
 	VPSRLW           $0x04, Z6, Z10
 	VPERMB           Z0, Z6, Z6
 	VPERMB           Z0, Z10, Z10
-	VPMOVZXBD        (R9), Z11
+	VPMOVZXBD        (R10), Z11
 	VPSLLD           $0x17, Z11, Z11
 	VPADDD.BCST      magicE8M0<>+0(SB), Z11, Z11
-	VPADDD.BCST      72(R10), Z11, Z12
-	VPADDD.BCST      76(R10), Z11, Z13
-	VPDPBUSD.BCST    (R10), Z3, Z12
-	VPDPBUSD.BCST    32(R10), Z3, Z13
-	VPDPBUSD.BCST    4(R10), Z4, Z12
-	VPDPBUSD.BCST    36(R10), Z4, Z13
-	VPDPBUSD.BCST    8(R10), Z5, Z12
-	VPDPBUSD.BCST    40(R10), Z5, Z13
-	VPDPBUSD.BCST    12(R10), Z6, Z12
-	VPDPBUSD.BCST    44(R10), Z6, Z13
-	VPDPBUSD.BCST    16(R10), Z7, Z12
-	VPDPBUSD.BCST    48(R10), Z7, Z13
-	VPDPBUSD.BCST    20(R10), Z8, Z12
-	VPDPBUSD.BCST    52(R10), Z8, Z13
-	VPDPBUSD.BCST    24(R10), Z9, Z12
-	VPDPBUSD.BCST    56(R10), Z9, Z13
-	VPDPBUSD.BCST    28(R10), Z10, Z12
-	VPDPBUSD.BCST    60(R10), Z10, Z13
+	VPADDD.BCST      72(R11), Z11, Z12
+	VPADDD.BCST      76(R11), Z11, Z13
+	VPDPBUSD.BCST    (R11), Z3, Z12
+	VPDPBUSD.BCST    32(R11), Z3, Z13
+	VPDPBUSD.BCST    4(R11), Z4, Z12
+	VPDPBUSD.BCST    36(R11), Z4, Z13
+	VPDPBUSD.BCST    8(R11), Z5, Z12
+	VPDPBUSD.BCST    40(R11), Z5, Z13
+	VPDPBUSD.BCST    12(R11), Z6, Z12
+	VPDPBUSD.BCST    44(R11), Z6, Z13
+	VPDPBUSD.BCST    16(R11), Z7, Z12
+	VPDPBUSD.BCST    48(R11), Z7, Z13
+	VPDPBUSD.BCST    20(R11), Z8, Z12
+	VPDPBUSD.BCST    52(R11), Z8, Z13
+	VPDPBUSD.BCST    24(R11), Z9, Z12
+	VPDPBUSD.BCST    56(R11), Z9, Z13
+	VPDPBUSD.BCST    28(R11), Z10, Z12
+	VPDPBUSD.BCST    60(R11), Z10, Z13
 	VSUBPS           Z11, Z12, Z12
-	VFMADD231PS.BCST 64(R10), Z12, Z1
+	VFMADD231PS.BCST 64(R11), Z12, Z1
 	VSUBPS           Z11, Z13, Z13
-	VFMADD231PS.BCST 68(R10), Z13, Z2
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x10, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R11
+	VFMADD231PS.BCST 68(R11), Z13, Z2
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x10, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R12
 	JNZ              block
 	VADDPS           Z2, Z1, Z1
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func mx4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·mx4OneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000110, BX
+	VMOVDQU64        (R10), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        64(R10), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        128(R10), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        192(R10), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VPMOVZXBD        (R11), Z11
+	VPSLLD           $0x17, Z11, Z11
+	VPADDD.BCST      magicE8M0<>+0(SB), Z11, Z11
+	VPADDD.BCST      36(R12), Z11, Z12
+	VPDPBUSD.BCST    (R12), Z3, Z12
+	VPDPBUSD.BCST    4(R12), Z4, Z12
+	VPDPBUSD.BCST    8(R12), Z5, Z12
+	VPDPBUSD.BCST    12(R12), Z6, Z12
+	VPDPBUSD.BCST    16(R12), Z7, Z12
+	VPDPBUSD.BCST    20(R12), Z8, Z12
+	VPDPBUSD.BCST    24(R12), Z9, Z12
+	VPDPBUSD.BCST    28(R12), Z10, Z12
+	VSUBPS           Z11, Z12, Z12
+	VFMADD231PS.BCST 32(R12), Z12, Z1
+	VMOVDQU64        (R10)(R9*1), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        64(R10)(R9*1), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        128(R10)(R9*1), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        192(R10)(R9*1), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VPMOVZXBD        (R11)(R9*1), Z11
+	VPSLLD           $0x17, Z11, Z11
+	VPADDD.BCST      magicE8M0<>+0(SB), Z11, Z11
+	VPADDD.BCST      36(R12), Z11, Z12
+	VPDPBUSD.BCST    (R12), Z3, Z12
+	VPDPBUSD.BCST    4(R12), Z4, Z12
+	VPDPBUSD.BCST    8(R12), Z5, Z12
+	VPDPBUSD.BCST    12(R12), Z6, Z12
+	VPDPBUSD.BCST    16(R12), Z7, Z12
+	VPDPBUSD.BCST    20(R12), Z8, Z12
+	VPDPBUSD.BCST    24(R12), Z9, Z12
+	VPDPBUSD.BCST    28(R12), Z10, Z12
+	VSUBPS           Z11, Z12, Z12
+	VFMADD231PS.BCST 32(R12), Z12, Z2
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x10, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
+	VADDPS           (SI)(R11*1), Z2, Z2
+	VMOVUPS          Z2, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func mx4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·mx4OneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000110, BX
+	VMOVDQU64        (R10), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        64(R10), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VMOVDQU64        128(R10), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        192(R10), Z8
+	VPSRLW           $0x04, Z8, Z12
+	VPERMB           Z0, Z8, Z8
+	VPERMB           Z0, Z12, Z12
+	VPMOVZXBD        (R11), Z13
+	VPSLLD           $0x17, Z13, Z13
+	VPADDD.BCST      magicE8M0<>+0(SB), Z13, Z13
+	VPADDD.BCST      72(R12), Z13, Z14
+	VPADDD.BCST      76(R12), Z13, Z15
+	VPDPBUSD.BCST    (R12), Z5, Z14
+	VPDPBUSD.BCST    32(R12), Z5, Z15
+	VPDPBUSD.BCST    4(R12), Z6, Z14
+	VPDPBUSD.BCST    36(R12), Z6, Z15
+	VPDPBUSD.BCST    8(R12), Z7, Z14
+	VPDPBUSD.BCST    40(R12), Z7, Z15
+	VPDPBUSD.BCST    12(R12), Z8, Z14
+	VPDPBUSD.BCST    44(R12), Z8, Z15
+	VPDPBUSD.BCST    16(R12), Z9, Z14
+	VPDPBUSD.BCST    48(R12), Z9, Z15
+	VPDPBUSD.BCST    20(R12), Z10, Z14
+	VPDPBUSD.BCST    52(R12), Z10, Z15
+	VPDPBUSD.BCST    24(R12), Z11, Z14
+	VPDPBUSD.BCST    56(R12), Z11, Z15
+	VPDPBUSD.BCST    28(R12), Z12, Z14
+	VPDPBUSD.BCST    60(R12), Z12, Z15
+	VSUBPS           Z13, Z14, Z14
+	VFMADD231PS.BCST 64(R12), Z14, Z1
+	VSUBPS           Z13, Z15, Z15
+	VFMADD231PS.BCST 68(R12), Z15, Z2
+	VMOVDQU64        (R10)(R9*1), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        64(R10)(R9*1), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VMOVDQU64        128(R10)(R9*1), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        192(R10)(R9*1), Z8
+	VPSRLW           $0x04, Z8, Z12
+	VPERMB           Z0, Z8, Z8
+	VPERMB           Z0, Z12, Z12
+	VPMOVZXBD        (R11)(R9*1), Z13
+	VPSLLD           $0x17, Z13, Z13
+	VPADDD.BCST      magicE8M0<>+0(SB), Z13, Z13
+	VPADDD.BCST      72(R12), Z13, Z14
+	VPADDD.BCST      76(R12), Z13, Z15
+	VPDPBUSD.BCST    (R12), Z5, Z14
+	VPDPBUSD.BCST    32(R12), Z5, Z15
+	VPDPBUSD.BCST    4(R12), Z6, Z14
+	VPDPBUSD.BCST    36(R12), Z6, Z15
+	VPDPBUSD.BCST    8(R12), Z7, Z14
+	VPDPBUSD.BCST    40(R12), Z7, Z15
+	VPDPBUSD.BCST    12(R12), Z8, Z14
+	VPDPBUSD.BCST    44(R12), Z8, Z15
+	VPDPBUSD.BCST    16(R12), Z9, Z14
+	VPDPBUSD.BCST    48(R12), Z9, Z15
+	VPDPBUSD.BCST    20(R12), Z10, Z14
+	VPDPBUSD.BCST    52(R12), Z10, Z15
+	VPDPBUSD.BCST    24(R12), Z11, Z14
+	VPDPBUSD.BCST    56(R12), Z11, Z15
+	VPDPBUSD.BCST    28(R12), Z12, Z14
+	VPDPBUSD.BCST    60(R12), Z12, Z15
+	VSUBPS           Z13, Z14, Z14
+	VFMADD231PS.BCST 64(R12), Z14, Z3
+	VSUBPS           Z13, Z15, Z15
+	VFMADD231PS.BCST 68(R12), Z15, Z4
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x10, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z2, Z1, Z1
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
+	VADDPS           Z4, Z3, Z3
+	VADDPS           (SI)(R11*1), Z3, Z3
+	VMOVUPS          Z3, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
@@ -4640,153 +4906,417 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4OneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4OneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z2
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	ADDQ          $0x00000120, BX
+	VMOVDQU64     (R9), Z2
 	VPSRLW        $0x04, Z2, Z6
 	VPERMB        Z0, Z2, Z2
 	VPERMB        Z0, Z6, Z6
-	VMOVDQU64     64(R8), Z3
+	VMOVDQU64     64(R9), Z3
 	VPSRLW        $0x04, Z3, Z7
 	VPERMB        Z0, Z3, Z3
 	VPERMB        Z0, Z7, Z7
-	VMOVDQU64     128(R8), Z4
+	VMOVDQU64     128(R9), Z4
 	VPSRLW        $0x04, Z4, Z8
 	VPERMB        Z0, Z4, Z4
 	VPERMB        Z0, Z8, Z8
-	VMOVDQU64     192(R8), Z5
+	VMOVDQU64     192(R9), Z5
 	VPSRLW        $0x04, Z5, Z9
 	VPERMB        Z0, Z5, Z5
 	VPERMB        Z0, Z9, Z9
-	VCVTPH2PS     (R9), Z10
-	VPBROADCASTD  36(R10), Z11
-	VPDPBUSD.BCST (R10), Z2, Z11
-	VPDPBUSD.BCST 4(R10), Z3, Z11
-	VPDPBUSD.BCST 8(R10), Z4, Z11
-	VPDPBUSD.BCST 12(R10), Z5, Z11
-	VPDPBUSD.BCST 16(R10), Z6, Z11
-	VPDPBUSD.BCST 20(R10), Z7, Z11
-	VPDPBUSD.BCST 24(R10), Z8, Z11
-	VPDPBUSD.BCST 28(R10), Z9, Z11
+	VCVTPH2PS     (R10), Z10
+	VPBROADCASTD  36(R11), Z11
+	VPDPBUSD.BCST (R11), Z2, Z11
+	VPDPBUSD.BCST 4(R11), Z3, Z11
+	VPDPBUSD.BCST 8(R11), Z4, Z11
+	VPDPBUSD.BCST 12(R11), Z5, Z11
+	VPDPBUSD.BCST 16(R11), Z6, Z11
+	VPDPBUSD.BCST 20(R11), Z7, Z11
+	VPDPBUSD.BCST 24(R11), Z8, Z11
+	VPDPBUSD.BCST 28(R11), Z9, Z11
 	VCVTDQ2PS     Z11, Z11
-	VMULPS.BCST   32(R10), Z11, Z11
+	VMULPS.BCST   32(R11), Z11, Z11
 	VFMADD231PS   Z11, Z10, Z1
-	ADDQ          $0x00000100, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x0000002c, R10
-	DECQ          R11
+	ADDQ          $0x00000100, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x0000002c, R11
+	DECQ          R12
 	JNZ           block
-	VADDPS        (BX), Z1, Z1
-	VMOVUPS       Z1, (DI)
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
 	RET
 
-// func q4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4OneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4OneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z3
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	ADDQ          $0x00000120, BX
+	VMOVDQU64     (R9), Z3
 	VPSRLW        $0x04, Z3, Z7
 	VPERMB        Z0, Z3, Z3
 	VPERMB        Z0, Z7, Z7
-	VMOVDQU64     64(R8), Z4
+	VMOVDQU64     64(R9), Z4
 	VPSRLW        $0x04, Z4, Z8
 	VPERMB        Z0, Z4, Z4
 	VPERMB        Z0, Z8, Z8
-	VMOVDQU64     128(R8), Z5
+	VMOVDQU64     128(R9), Z5
 	VPSRLW        $0x04, Z5, Z9
 	VPERMB        Z0, Z5, Z5
 	VPERMB        Z0, Z9, Z9
-	VMOVDQU64     192(R8), Z6
+	VMOVDQU64     192(R9), Z6
 	VPSRLW        $0x04, Z6, Z10
 	VPERMB        Z0, Z6, Z6
 	VPERMB        Z0, Z10, Z10
-	VCVTPH2PS     (R9), Z11
-	VPBROADCASTD  72(R10), Z12
-	VPBROADCASTD  76(R10), Z13
-	VPDPBUSD.BCST (R10), Z3, Z12
-	VPDPBUSD.BCST 32(R10), Z3, Z13
-	VPDPBUSD.BCST 4(R10), Z4, Z12
-	VPDPBUSD.BCST 36(R10), Z4, Z13
-	VPDPBUSD.BCST 8(R10), Z5, Z12
-	VPDPBUSD.BCST 40(R10), Z5, Z13
-	VPDPBUSD.BCST 12(R10), Z6, Z12
-	VPDPBUSD.BCST 44(R10), Z6, Z13
-	VPDPBUSD.BCST 16(R10), Z7, Z12
-	VPDPBUSD.BCST 48(R10), Z7, Z13
-	VPDPBUSD.BCST 20(R10), Z8, Z12
-	VPDPBUSD.BCST 52(R10), Z8, Z13
-	VPDPBUSD.BCST 24(R10), Z9, Z12
-	VPDPBUSD.BCST 56(R10), Z9, Z13
-	VPDPBUSD.BCST 28(R10), Z10, Z12
-	VPDPBUSD.BCST 60(R10), Z10, Z13
+	VCVTPH2PS     (R10), Z11
+	VPBROADCASTD  72(R11), Z12
+	VPBROADCASTD  76(R11), Z13
+	VPDPBUSD.BCST (R11), Z3, Z12
+	VPDPBUSD.BCST 32(R11), Z3, Z13
+	VPDPBUSD.BCST 4(R11), Z4, Z12
+	VPDPBUSD.BCST 36(R11), Z4, Z13
+	VPDPBUSD.BCST 8(R11), Z5, Z12
+	VPDPBUSD.BCST 40(R11), Z5, Z13
+	VPDPBUSD.BCST 12(R11), Z6, Z12
+	VPDPBUSD.BCST 44(R11), Z6, Z13
+	VPDPBUSD.BCST 16(R11), Z7, Z12
+	VPDPBUSD.BCST 48(R11), Z7, Z13
+	VPDPBUSD.BCST 20(R11), Z8, Z12
+	VPDPBUSD.BCST 52(R11), Z8, Z13
+	VPDPBUSD.BCST 24(R11), Z9, Z12
+	VPDPBUSD.BCST 56(R11), Z9, Z13
+	VPDPBUSD.BCST 28(R11), Z10, Z12
+	VPDPBUSD.BCST 60(R11), Z10, Z13
 	VCVTDQ2PS     Z12, Z12
-	VMULPS.BCST   64(R10), Z12, Z12
+	VMULPS.BCST   64(R11), Z12, Z12
 	VFMADD231PS   Z12, Z11, Z1
 	VCVTDQ2PS     Z13, Z13
-	VMULPS.BCST   68(R10), Z13, Z13
+	VMULPS.BCST   68(R11), Z13, Z13
 	VFMADD231PS   Z13, Z11, Z2
-	ADDQ          $0x00000100, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x00000058, R10
-	DECQ          R11
+	ADDQ          $0x00000100, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x00000058, R11
+	DECQ          R12
 	JNZ           block
 	VADDPS        Z2, Z1, Z1
-	VADDPS        (BX), Z1, Z1
-	VMOVUPS       Z1, (DI)
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4OneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	ADDQ          $0x00000120, BX
+	VMOVDQU64     (R10), Z3
+	VPSRLW        $0x04, Z3, Z7
+	VPERMB        Z0, Z3, Z3
+	VPERMB        Z0, Z7, Z7
+	VMOVDQU64     64(R10), Z4
+	VPSRLW        $0x04, Z4, Z8
+	VPERMB        Z0, Z4, Z4
+	VPERMB        Z0, Z8, Z8
+	VMOVDQU64     128(R10), Z5
+	VPSRLW        $0x04, Z5, Z9
+	VPERMB        Z0, Z5, Z5
+	VPERMB        Z0, Z9, Z9
+	VMOVDQU64     192(R10), Z6
+	VPSRLW        $0x04, Z6, Z10
+	VPERMB        Z0, Z6, Z6
+	VPERMB        Z0, Z10, Z10
+	VCVTPH2PS     (R11), Z11
+	VPBROADCASTD  36(R12), Z12
+	VPDPBUSD.BCST (R12), Z3, Z12
+	VPDPBUSD.BCST 4(R12), Z4, Z12
+	VPDPBUSD.BCST 8(R12), Z5, Z12
+	VPDPBUSD.BCST 12(R12), Z6, Z12
+	VPDPBUSD.BCST 16(R12), Z7, Z12
+	VPDPBUSD.BCST 20(R12), Z8, Z12
+	VPDPBUSD.BCST 24(R12), Z9, Z12
+	VPDPBUSD.BCST 28(R12), Z10, Z12
+	VCVTDQ2PS     Z12, Z12
+	VMULPS.BCST   32(R12), Z12, Z12
+	VFMADD231PS   Z12, Z11, Z1
+	VMOVDQU64     (R10)(R9*1), Z3
+	VPSRLW        $0x04, Z3, Z7
+	VPERMB        Z0, Z3, Z3
+	VPERMB        Z0, Z7, Z7
+	VMOVDQU64     64(R10)(R9*1), Z4
+	VPSRLW        $0x04, Z4, Z8
+	VPERMB        Z0, Z4, Z4
+	VPERMB        Z0, Z8, Z8
+	VMOVDQU64     128(R10)(R9*1), Z5
+	VPSRLW        $0x04, Z5, Z9
+	VPERMB        Z0, Z5, Z5
+	VPERMB        Z0, Z9, Z9
+	VMOVDQU64     192(R10)(R9*1), Z6
+	VPSRLW        $0x04, Z6, Z10
+	VPERMB        Z0, Z6, Z6
+	VPERMB        Z0, Z10, Z10
+	VCVTPH2PS     (R11)(R9*1), Z11
+	VPBROADCASTD  36(R12), Z12
+	VPDPBUSD.BCST (R12), Z3, Z12
+	VPDPBUSD.BCST 4(R12), Z4, Z12
+	VPDPBUSD.BCST 8(R12), Z5, Z12
+	VPDPBUSD.BCST 12(R12), Z6, Z12
+	VPDPBUSD.BCST 16(R12), Z7, Z12
+	VPDPBUSD.BCST 20(R12), Z8, Z12
+	VPDPBUSD.BCST 24(R12), Z9, Z12
+	VPDPBUSD.BCST 28(R12), Z10, Z12
+	VCVTDQ2PS     Z12, Z12
+	VMULPS.BCST   32(R12), Z12, Z12
+	VFMADD231PS   Z12, Z11, Z2
+	ADDQ          $0x00000100, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x0000002c, R12
+	DECQ          R13
+	JNZ           block
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
+	VADDPS        (SI)(R11*1), Z2, Z2
+	VMOVUPS       Z2, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4OneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	ADDQ          $0x00000120, BX
+	VMOVDQU64     (R10), Z5
+	VPSRLW        $0x04, Z5, Z9
+	VPERMB        Z0, Z5, Z5
+	VPERMB        Z0, Z9, Z9
+	VMOVDQU64     64(R10), Z6
+	VPSRLW        $0x04, Z6, Z10
+	VPERMB        Z0, Z6, Z6
+	VPERMB        Z0, Z10, Z10
+	VMOVDQU64     128(R10), Z7
+	VPSRLW        $0x04, Z7, Z11
+	VPERMB        Z0, Z7, Z7
+	VPERMB        Z0, Z11, Z11
+	VMOVDQU64     192(R10), Z8
+	VPSRLW        $0x04, Z8, Z12
+	VPERMB        Z0, Z8, Z8
+	VPERMB        Z0, Z12, Z12
+	VCVTPH2PS     (R11), Z13
+	VPBROADCASTD  72(R12), Z14
+	VPBROADCASTD  76(R12), Z15
+	VPDPBUSD.BCST (R12), Z5, Z14
+	VPDPBUSD.BCST 32(R12), Z5, Z15
+	VPDPBUSD.BCST 4(R12), Z6, Z14
+	VPDPBUSD.BCST 36(R12), Z6, Z15
+	VPDPBUSD.BCST 8(R12), Z7, Z14
+	VPDPBUSD.BCST 40(R12), Z7, Z15
+	VPDPBUSD.BCST 12(R12), Z8, Z14
+	VPDPBUSD.BCST 44(R12), Z8, Z15
+	VPDPBUSD.BCST 16(R12), Z9, Z14
+	VPDPBUSD.BCST 48(R12), Z9, Z15
+	VPDPBUSD.BCST 20(R12), Z10, Z14
+	VPDPBUSD.BCST 52(R12), Z10, Z15
+	VPDPBUSD.BCST 24(R12), Z11, Z14
+	VPDPBUSD.BCST 56(R12), Z11, Z15
+	VPDPBUSD.BCST 28(R12), Z12, Z14
+	VPDPBUSD.BCST 60(R12), Z12, Z15
+	VCVTDQ2PS     Z14, Z14
+	VMULPS.BCST   64(R12), Z14, Z14
+	VFMADD231PS   Z14, Z13, Z1
+	VCVTDQ2PS     Z15, Z15
+	VMULPS.BCST   68(R12), Z15, Z15
+	VFMADD231PS   Z15, Z13, Z2
+	VMOVDQU64     (R10)(R9*1), Z5
+	VPSRLW        $0x04, Z5, Z9
+	VPERMB        Z0, Z5, Z5
+	VPERMB        Z0, Z9, Z9
+	VMOVDQU64     64(R10)(R9*1), Z6
+	VPSRLW        $0x04, Z6, Z10
+	VPERMB        Z0, Z6, Z6
+	VPERMB        Z0, Z10, Z10
+	VMOVDQU64     128(R10)(R9*1), Z7
+	VPSRLW        $0x04, Z7, Z11
+	VPERMB        Z0, Z7, Z7
+	VPERMB        Z0, Z11, Z11
+	VMOVDQU64     192(R10)(R9*1), Z8
+	VPSRLW        $0x04, Z8, Z12
+	VPERMB        Z0, Z8, Z8
+	VPERMB        Z0, Z12, Z12
+	VCVTPH2PS     (R11)(R9*1), Z13
+	VPBROADCASTD  72(R12), Z14
+	VPBROADCASTD  76(R12), Z15
+	VPDPBUSD.BCST (R12), Z5, Z14
+	VPDPBUSD.BCST 32(R12), Z5, Z15
+	VPDPBUSD.BCST 4(R12), Z6, Z14
+	VPDPBUSD.BCST 36(R12), Z6, Z15
+	VPDPBUSD.BCST 8(R12), Z7, Z14
+	VPDPBUSD.BCST 40(R12), Z7, Z15
+	VPDPBUSD.BCST 12(R12), Z8, Z14
+	VPDPBUSD.BCST 44(R12), Z8, Z15
+	VPDPBUSD.BCST 16(R12), Z9, Z14
+	VPDPBUSD.BCST 48(R12), Z9, Z15
+	VPDPBUSD.BCST 20(R12), Z10, Z14
+	VPDPBUSD.BCST 52(R12), Z10, Z15
+	VPDPBUSD.BCST 24(R12), Z11, Z14
+	VPDPBUSD.BCST 56(R12), Z11, Z15
+	VPDPBUSD.BCST 28(R12), Z12, Z14
+	VPDPBUSD.BCST 60(R12), Z12, Z15
+	VCVTDQ2PS     Z14, Z14
+	VMULPS.BCST   64(R12), Z14, Z14
+	VFMADD231PS   Z14, Z13, Z3
+	VCVTDQ2PS     Z15, Z15
+	VMULPS.BCST   68(R12), Z15, Z15
+	VFMADD231PS   Z15, Z13, Z4
+	ADDQ          $0x00000100, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x00000058, R12
+	DECQ          R13
+	JNZ           block
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        Z2, Z1, Z1
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
+	VADDPS        Z4, Z3, Z3
+	VADDPS        (SI)(R11*1), Z3, Z3
+	VMOVUPS       Z3, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
@@ -8261,158 +8791,432 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4mOneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mOneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z2
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000140, BX
+	VMOVDQU64        (R9), Z2
 	VPSRLW           $0x04, Z2, Z6
 	VPERMB           Z0, Z2, Z2
 	VPERMB           Z0, Z6, Z6
-	VMOVDQU64        64(R8), Z3
+	VMOVDQU64        64(R9), Z3
 	VPSRLW           $0x04, Z3, Z7
 	VPERMB           Z0, Z3, Z3
 	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        128(R8), Z4
+	VMOVDQU64        128(R9), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
 	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        192(R8), Z5
+	VMOVDQU64        192(R9), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
 	VPERMB           Z0, Z9, Z9
-	VCVTPH2PS        (R9), Z10
-	VCVTPH2PS        32(R9), Z11
+	VCVTPH2PS        (R10), Z10
+	VCVTPH2PS        32(R10), Z11
 	VPXORD           Z12, Z12, Z12
-	VPDPBUSD.BCST    (R10), Z2, Z12
-	VPDPBUSD.BCST    4(R10), Z3, Z12
-	VPDPBUSD.BCST    8(R10), Z4, Z12
-	VPDPBUSD.BCST    12(R10), Z5, Z12
-	VPDPBUSD.BCST    16(R10), Z6, Z12
-	VPDPBUSD.BCST    20(R10), Z7, Z12
-	VPDPBUSD.BCST    24(R10), Z8, Z12
-	VPDPBUSD.BCST    28(R10), Z9, Z12
+	VPDPBUSD.BCST    (R11), Z2, Z12
+	VPDPBUSD.BCST    4(R11), Z3, Z12
+	VPDPBUSD.BCST    8(R11), Z4, Z12
+	VPDPBUSD.BCST    12(R11), Z5, Z12
+	VPDPBUSD.BCST    16(R11), Z6, Z12
+	VPDPBUSD.BCST    20(R11), Z7, Z12
+	VPDPBUSD.BCST    24(R11), Z8, Z12
+	VPDPBUSD.BCST    28(R11), Z9, Z12
 	VCVTDQ2PS        Z12, Z12
-	VMULPS.BCST      32(R10), Z12, Z12
+	VMULPS.BCST      32(R11), Z12, Z12
 	VFMADD231PS      Z12, Z10, Z1
-	VFMADD231PS.BCST 40(R10), Z11, Z1
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x40, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R11
+	VFMADD231PS.BCST 40(R11), Z11, Z1
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x40, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R12
 	JNZ              block
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func q4mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4mOneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mOneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z3
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000140, BX
+	VMOVDQU64        (R9), Z3
 	VPSRLW           $0x04, Z3, Z7
 	VPERMB           Z0, Z3, Z3
 	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        64(R8), Z4
+	VMOVDQU64        64(R9), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
 	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        128(R8), Z5
+	VMOVDQU64        128(R9), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
 	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        192(R8), Z6
+	VMOVDQU64        192(R9), Z6
 	VPSRLW           $0x04, Z6, Z10
 	VPERMB           Z0, Z6, Z6
 	VPERMB           Z0, Z10, Z10
-	VCVTPH2PS        (R9), Z11
-	VCVTPH2PS        32(R9), Z12
+	VCVTPH2PS        (R10), Z11
+	VCVTPH2PS        32(R10), Z12
 	VPXORD           Z13, Z13, Z13
 	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (R10), Z3, Z13
-	VPDPBUSD.BCST    32(R10), Z3, Z14
-	VPDPBUSD.BCST    4(R10), Z4, Z13
-	VPDPBUSD.BCST    36(R10), Z4, Z14
-	VPDPBUSD.BCST    8(R10), Z5, Z13
-	VPDPBUSD.BCST    40(R10), Z5, Z14
-	VPDPBUSD.BCST    12(R10), Z6, Z13
-	VPDPBUSD.BCST    44(R10), Z6, Z14
-	VPDPBUSD.BCST    16(R10), Z7, Z13
-	VPDPBUSD.BCST    48(R10), Z7, Z14
-	VPDPBUSD.BCST    20(R10), Z8, Z13
-	VPDPBUSD.BCST    52(R10), Z8, Z14
-	VPDPBUSD.BCST    24(R10), Z9, Z13
-	VPDPBUSD.BCST    56(R10), Z9, Z14
-	VPDPBUSD.BCST    28(R10), Z10, Z13
-	VPDPBUSD.BCST    60(R10), Z10, Z14
+	VPDPBUSD.BCST    (R11), Z3, Z13
+	VPDPBUSD.BCST    32(R11), Z3, Z14
+	VPDPBUSD.BCST    4(R11), Z4, Z13
+	VPDPBUSD.BCST    36(R11), Z4, Z14
+	VPDPBUSD.BCST    8(R11), Z5, Z13
+	VPDPBUSD.BCST    40(R11), Z5, Z14
+	VPDPBUSD.BCST    12(R11), Z6, Z13
+	VPDPBUSD.BCST    44(R11), Z6, Z14
+	VPDPBUSD.BCST    16(R11), Z7, Z13
+	VPDPBUSD.BCST    48(R11), Z7, Z14
+	VPDPBUSD.BCST    20(R11), Z8, Z13
+	VPDPBUSD.BCST    52(R11), Z8, Z14
+	VPDPBUSD.BCST    24(R11), Z9, Z13
+	VPDPBUSD.BCST    56(R11), Z9, Z14
+	VPDPBUSD.BCST    28(R11), Z10, Z13
+	VPDPBUSD.BCST    60(R11), Z10, Z14
 	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      64(R10), Z13, Z13
+	VMULPS.BCST      64(R11), Z13, Z13
 	VFMADD231PS      Z13, Z11, Z1
-	VFMADD231PS.BCST 80(R10), Z12, Z1
+	VFMADD231PS.BCST 80(R11), Z12, Z1
 	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      68(R10), Z14, Z14
+	VMULPS.BCST      68(R11), Z14, Z14
 	VFMADD231PS      Z14, Z11, Z2
-	VFMADD231PS.BCST 84(R10), Z12, Z2
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x40, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R11
+	VFMADD231PS.BCST 84(R11), Z12, Z2
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x40, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R12
 	JNZ              block
 	VADDPS           Z2, Z1, Z1
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4mOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000140, BX
+	VMOVDQU64        (R10), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        64(R10), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        128(R10), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        192(R10), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VCVTPH2PS        (R11), Z11
+	VCVTPH2PS        32(R11), Z12
+	VPXORD           Z13, Z13, Z13
+	VPDPBUSD.BCST    (R12), Z3, Z13
+	VPDPBUSD.BCST    4(R12), Z4, Z13
+	VPDPBUSD.BCST    8(R12), Z5, Z13
+	VPDPBUSD.BCST    12(R12), Z6, Z13
+	VPDPBUSD.BCST    16(R12), Z7, Z13
+	VPDPBUSD.BCST    20(R12), Z8, Z13
+	VPDPBUSD.BCST    24(R12), Z9, Z13
+	VPDPBUSD.BCST    28(R12), Z10, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      32(R12), Z13, Z13
+	VFMADD231PS      Z13, Z11, Z1
+	VFMADD231PS.BCST 40(R12), Z12, Z1
+	VMOVDQU64        (R10)(R9*1), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        64(R10)(R9*1), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        128(R10)(R9*1), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        192(R10)(R9*1), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VCVTPH2PS        (R11)(R9*1), Z11
+	VCVTPH2PS        32(R11)(R9*1), Z12
+	VPXORD           Z14, Z14, Z14
+	VPDPBUSD.BCST    (R12), Z3, Z14
+	VPDPBUSD.BCST    4(R12), Z4, Z14
+	VPDPBUSD.BCST    8(R12), Z5, Z14
+	VPDPBUSD.BCST    12(R12), Z6, Z14
+	VPDPBUSD.BCST    16(R12), Z7, Z14
+	VPDPBUSD.BCST    20(R12), Z8, Z14
+	VPDPBUSD.BCST    24(R12), Z9, Z14
+	VPDPBUSD.BCST    28(R12), Z10, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS.BCST      32(R12), Z14, Z14
+	VFMADD231PS      Z14, Z11, Z2
+	VFMADD231PS.BCST 40(R12), Z12, Z2
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x40, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
+	VADDPS           (SI)(R11*1), Z2, Z2
+	VMOVUPS          Z2, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4mOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000140, BX
+	VMOVDQU64        (R10), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        64(R10), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VMOVDQU64        128(R10), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        192(R10), Z8
+	VPSRLW           $0x04, Z8, Z12
+	VPERMB           Z0, Z8, Z8
+	VPERMB           Z0, Z12, Z12
+	VCVTPH2PS        (R11), Z13
+	VCVTPH2PS        32(R11), Z14
+	VPXORD           Z15, Z15, Z15
+	VPXORD           Z16, Z16, Z16
+	VPDPBUSD.BCST    (R12), Z5, Z15
+	VPDPBUSD.BCST    32(R12), Z5, Z16
+	VPDPBUSD.BCST    4(R12), Z6, Z15
+	VPDPBUSD.BCST    36(R12), Z6, Z16
+	VPDPBUSD.BCST    8(R12), Z7, Z15
+	VPDPBUSD.BCST    40(R12), Z7, Z16
+	VPDPBUSD.BCST    12(R12), Z8, Z15
+	VPDPBUSD.BCST    44(R12), Z8, Z16
+	VPDPBUSD.BCST    16(R12), Z9, Z15
+	VPDPBUSD.BCST    48(R12), Z9, Z16
+	VPDPBUSD.BCST    20(R12), Z10, Z15
+	VPDPBUSD.BCST    52(R12), Z10, Z16
+	VPDPBUSD.BCST    24(R12), Z11, Z15
+	VPDPBUSD.BCST    56(R12), Z11, Z16
+	VPDPBUSD.BCST    28(R12), Z12, Z15
+	VPDPBUSD.BCST    60(R12), Z12, Z16
+	VCVTDQ2PS        Z15, Z15
+	VMULPS.BCST      64(R12), Z15, Z15
+	VFMADD231PS      Z15, Z13, Z1
+	VFMADD231PS.BCST 80(R12), Z14, Z1
+	VCVTDQ2PS        Z16, Z16
+	VMULPS.BCST      68(R12), Z16, Z16
+	VFMADD231PS      Z16, Z13, Z2
+	VFMADD231PS.BCST 84(R12), Z14, Z2
+	VMOVDQU64        (R10)(R9*1), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        64(R10)(R9*1), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VMOVDQU64        128(R10)(R9*1), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        192(R10)(R9*1), Z8
+	VPSRLW           $0x04, Z8, Z12
+	VPERMB           Z0, Z8, Z8
+	VPERMB           Z0, Z12, Z12
+	VCVTPH2PS        (R11)(R9*1), Z13
+	VCVTPH2PS        32(R11)(R9*1), Z14
+	VPXORD           Z17, Z17, Z17
+	VPXORD           Z18, Z18, Z18
+	VPDPBUSD.BCST    (R12), Z5, Z17
+	VPDPBUSD.BCST    32(R12), Z5, Z18
+	VPDPBUSD.BCST    4(R12), Z6, Z17
+	VPDPBUSD.BCST    36(R12), Z6, Z18
+	VPDPBUSD.BCST    8(R12), Z7, Z17
+	VPDPBUSD.BCST    40(R12), Z7, Z18
+	VPDPBUSD.BCST    12(R12), Z8, Z17
+	VPDPBUSD.BCST    44(R12), Z8, Z18
+	VPDPBUSD.BCST    16(R12), Z9, Z17
+	VPDPBUSD.BCST    48(R12), Z9, Z18
+	VPDPBUSD.BCST    20(R12), Z10, Z17
+	VPDPBUSD.BCST    52(R12), Z10, Z18
+	VPDPBUSD.BCST    24(R12), Z11, Z17
+	VPDPBUSD.BCST    56(R12), Z11, Z18
+	VPDPBUSD.BCST    28(R12), Z12, Z17
+	VPDPBUSD.BCST    60(R12), Z12, Z18
+	VCVTDQ2PS        Z17, Z17
+	VMULPS.BCST      64(R12), Z17, Z17
+	VFMADD231PS      Z17, Z13, Z3
+	VFMADD231PS.BCST 80(R12), Z14, Z3
+	VCVTDQ2PS        Z18, Z18
+	VMULPS.BCST      68(R12), Z18, Z18
+	VFMADD231PS      Z18, Z13, Z4
+	VFMADD231PS.BCST 84(R12), Z14, Z4
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x40, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z2, Z1, Z1
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
+	VADDPS           Z4, Z3, Z3
+	VADDPS           (SI)(R11*1), Z3, Z3
+	VMOVUPS          Z3, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
@@ -12131,182 +12935,492 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4kOneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kOneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z1, Z1, Z1
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z3, Z3, Z3
 
 super:
-	VCVTPH2PS (R9), Z2
-	VCVTPH2PS 32(R9), Z3
-	ADDQ      $0x40, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z1
+	VCVTPH2PS 32(R10), Z2
+	ADDQ      $0x40, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z4
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000128, BX
+	VMOVDQU64        (R9), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
 	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        64(R8), Z5
+	VMOVDQU64        64(R9), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
 	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        128(R8), Z6
+	VMOVDQU64        128(R9), Z6
 	VPSRLW           $0x04, Z6, Z10
 	VPERMB           Z0, Z6, Z6
 	VPERMB           Z0, Z10, Z10
-	VMOVDQU64        192(R8), Z7
+	VMOVDQU64        192(R9), Z7
 	VPSRLW           $0x04, Z7, Z11
 	VPERMB           Z0, Z7, Z7
 	VPERMB           Z0, Z11, Z11
-	VPMOVZXBD        (R9), Z12
-	VPMOVZXBD        16(R9), Z13
+	VPMOVZXBD        (R10), Z12
+	VPMOVZXBD        16(R10), Z13
 	VCVTDQ2PS        Z12, Z12
 	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z2, Z12, Z12
-	VMULPS           Z3, Z13, Z13
+	VMULPS           Z1, Z12, Z12
+	VMULPS           Z2, Z13, Z13
 	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (R10), Z4, Z14
-	VPDPBUSD.BCST    4(R10), Z5, Z14
-	VPDPBUSD.BCST    8(R10), Z6, Z14
-	VPDPBUSD.BCST    12(R10), Z7, Z14
-	VPDPBUSD.BCST    16(R10), Z8, Z14
-	VPDPBUSD.BCST    20(R10), Z9, Z14
-	VPDPBUSD.BCST    24(R10), Z10, Z14
-	VPDPBUSD.BCST    28(R10), Z11, Z14
+	VPDPBUSD.BCST    (R11), Z4, Z14
+	VPDPBUSD.BCST    4(R11), Z5, Z14
+	VPDPBUSD.BCST    8(R11), Z6, Z14
+	VPDPBUSD.BCST    12(R11), Z7, Z14
+	VPDPBUSD.BCST    16(R11), Z8, Z14
+	VPDPBUSD.BCST    20(R11), Z9, Z14
+	VPDPBUSD.BCST    24(R11), Z10, Z14
+	VPDPBUSD.BCST    28(R11), Z11, Z14
 	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      32(R10), Z14, Z14
-	VFMADD231PS      Z14, Z12, Z1
-	VFMADD231PS.BCST 40(R10), Z13, Z1
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x20, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R12
+	VMULPS.BCST      32(R11), Z14, Z14
+	VFMADD231PS      Z14, Z12, Z3
+	VFMADD231PS.BCST 40(R11), Z13, Z3
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x20, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R13
 	JNZ              block
-	SUBQ             $0x08, R11
+	SUBQ             $0x08, R12
 	JNZ              super
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z3, Z3
+	VMOVUPS          Z3, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func q4kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4kOneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kOneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
 
 super:
-	VCVTPH2PS (R9), Z3
-	VCVTPH2PS 32(R9), Z4
-	ADDQ      $0x40, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z1
+	VCVTPH2PS 32(R10), Z2
+	ADDQ      $0x40, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z5
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000128, BX
+	VMOVDQU64        (R9), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
 	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        64(R8), Z6
+	VMOVDQU64        64(R9), Z6
 	VPSRLW           $0x04, Z6, Z10
 	VPERMB           Z0, Z6, Z6
 	VPERMB           Z0, Z10, Z10
-	VMOVDQU64        128(R8), Z7
+	VMOVDQU64        128(R9), Z7
 	VPSRLW           $0x04, Z7, Z11
 	VPERMB           Z0, Z7, Z7
 	VPERMB           Z0, Z11, Z11
-	VMOVDQU64        192(R8), Z8
+	VMOVDQU64        192(R9), Z8
 	VPSRLW           $0x04, Z8, Z12
 	VPERMB           Z0, Z8, Z8
 	VPERMB           Z0, Z12, Z12
-	VPMOVZXBD        (R9), Z13
-	VPMOVZXBD        16(R9), Z14
+	VPMOVZXBD        (R10), Z13
+	VPMOVZXBD        16(R10), Z14
 	VCVTDQ2PS        Z13, Z13
 	VCVTDQ2PS        Z14, Z14
-	VMULPS           Z3, Z13, Z13
-	VMULPS           Z4, Z14, Z14
+	VMULPS           Z1, Z13, Z13
+	VMULPS           Z2, Z14, Z14
 	VPXORD           Z15, Z15, Z15
 	VPXORD           Z16, Z16, Z16
-	VPDPBUSD.BCST    (R10), Z5, Z15
-	VPDPBUSD.BCST    32(R10), Z5, Z16
-	VPDPBUSD.BCST    4(R10), Z6, Z15
-	VPDPBUSD.BCST    36(R10), Z6, Z16
-	VPDPBUSD.BCST    8(R10), Z7, Z15
-	VPDPBUSD.BCST    40(R10), Z7, Z16
-	VPDPBUSD.BCST    12(R10), Z8, Z15
-	VPDPBUSD.BCST    44(R10), Z8, Z16
-	VPDPBUSD.BCST    16(R10), Z9, Z15
-	VPDPBUSD.BCST    48(R10), Z9, Z16
-	VPDPBUSD.BCST    20(R10), Z10, Z15
-	VPDPBUSD.BCST    52(R10), Z10, Z16
-	VPDPBUSD.BCST    24(R10), Z11, Z15
-	VPDPBUSD.BCST    56(R10), Z11, Z16
-	VPDPBUSD.BCST    28(R10), Z12, Z15
-	VPDPBUSD.BCST    60(R10), Z12, Z16
+	VPDPBUSD.BCST    (R11), Z5, Z15
+	VPDPBUSD.BCST    32(R11), Z5, Z16
+	VPDPBUSD.BCST    4(R11), Z6, Z15
+	VPDPBUSD.BCST    36(R11), Z6, Z16
+	VPDPBUSD.BCST    8(R11), Z7, Z15
+	VPDPBUSD.BCST    40(R11), Z7, Z16
+	VPDPBUSD.BCST    12(R11), Z8, Z15
+	VPDPBUSD.BCST    44(R11), Z8, Z16
+	VPDPBUSD.BCST    16(R11), Z9, Z15
+	VPDPBUSD.BCST    48(R11), Z9, Z16
+	VPDPBUSD.BCST    20(R11), Z10, Z15
+	VPDPBUSD.BCST    52(R11), Z10, Z16
+	VPDPBUSD.BCST    24(R11), Z11, Z15
+	VPDPBUSD.BCST    56(R11), Z11, Z16
+	VPDPBUSD.BCST    28(R11), Z12, Z15
+	VPDPBUSD.BCST    60(R11), Z12, Z16
 	VCVTDQ2PS        Z15, Z15
-	VMULPS.BCST      64(R10), Z15, Z15
-	VFMADD231PS      Z15, Z13, Z1
-	VFMADD231PS.BCST 80(R10), Z14, Z1
+	VMULPS.BCST      64(R11), Z15, Z15
+	VFMADD231PS      Z15, Z13, Z3
+	VFMADD231PS.BCST 80(R11), Z14, Z3
 	VCVTDQ2PS        Z16, Z16
-	VMULPS.BCST      68(R10), Z16, Z16
-	VFMADD231PS      Z16, Z13, Z2
-	VFMADD231PS.BCST 84(R10), Z14, Z2
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x20, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R12
+	VMULPS.BCST      68(R11), Z16, Z16
+	VFMADD231PS      Z16, Z13, Z4
+	VFMADD231PS.BCST 84(R11), Z14, Z4
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x20, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R13
 	JNZ              block
-	SUBQ             $0x08, R11
+	SUBQ             $0x08, R12
 	JNZ              super
-	VADDPS           Z2, Z1, Z1
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           Z4, Z3, Z3
+	VADDPS           (SI), Z3, Z3
+	VMOVUPS          Z3, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4kOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z3, Z3, Z3
+	VXORPS Z6, Z6, Z6
+
+super:
+	VCVTPH2PS (R11), Z1
+	VCVTPH2PS 32(R11), Z2
+	VCVTPH2PS (R11)(R9*1), Z4
+	VCVTPH2PS 32(R11)(R9*1), Z5
+	ADDQ      $0x40, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000128, BX
+	VMOVDQU64        (R10), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        64(R10), Z8
+	VPSRLW           $0x04, Z8, Z12
+	VPERMB           Z0, Z8, Z8
+	VPERMB           Z0, Z12, Z12
+	VMOVDQU64        128(R10), Z9
+	VPSRLW           $0x04, Z9, Z13
+	VPERMB           Z0, Z9, Z9
+	VPERMB           Z0, Z13, Z13
+	VMOVDQU64        192(R10), Z10
+	VPSRLW           $0x04, Z10, Z14
+	VPERMB           Z0, Z10, Z10
+	VPERMB           Z0, Z14, Z14
+	VPMOVZXBD        (R11), Z15
+	VPMOVZXBD        16(R11), Z16
+	VCVTDQ2PS        Z15, Z15
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z1, Z15, Z15
+	VMULPS           Z2, Z16, Z16
+	VPXORD           Z17, Z17, Z17
+	VPDPBUSD.BCST    (R12), Z7, Z17
+	VPDPBUSD.BCST    4(R12), Z8, Z17
+	VPDPBUSD.BCST    8(R12), Z9, Z17
+	VPDPBUSD.BCST    12(R12), Z10, Z17
+	VPDPBUSD.BCST    16(R12), Z11, Z17
+	VPDPBUSD.BCST    20(R12), Z12, Z17
+	VPDPBUSD.BCST    24(R12), Z13, Z17
+	VPDPBUSD.BCST    28(R12), Z14, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS.BCST      32(R12), Z17, Z17
+	VFMADD231PS      Z17, Z15, Z3
+	VFMADD231PS.BCST 40(R12), Z16, Z3
+	VMOVDQU64        (R10)(R9*1), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        64(R10)(R9*1), Z8
+	VPSRLW           $0x04, Z8, Z12
+	VPERMB           Z0, Z8, Z8
+	VPERMB           Z0, Z12, Z12
+	VMOVDQU64        128(R10)(R9*1), Z9
+	VPSRLW           $0x04, Z9, Z13
+	VPERMB           Z0, Z9, Z9
+	VPERMB           Z0, Z13, Z13
+	VMOVDQU64        192(R10)(R9*1), Z10
+	VPSRLW           $0x04, Z10, Z14
+	VPERMB           Z0, Z10, Z10
+	VPERMB           Z0, Z14, Z14
+	VPMOVZXBD        (R11)(R9*1), Z15
+	VPMOVZXBD        16(R11)(R9*1), Z16
+	VCVTDQ2PS        Z15, Z15
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z4, Z15, Z15
+	VMULPS           Z5, Z16, Z16
+	VPXORD           Z18, Z18, Z18
+	VPDPBUSD.BCST    (R12), Z7, Z18
+	VPDPBUSD.BCST    4(R12), Z8, Z18
+	VPDPBUSD.BCST    8(R12), Z9, Z18
+	VPDPBUSD.BCST    12(R12), Z10, Z18
+	VPDPBUSD.BCST    16(R12), Z11, Z18
+	VPDPBUSD.BCST    20(R12), Z12, Z18
+	VPDPBUSD.BCST    24(R12), Z13, Z18
+	VPDPBUSD.BCST    28(R12), Z14, Z18
+	VCVTDQ2PS        Z18, Z18
+	VMULPS.BCST      32(R12), Z18, Z18
+	VFMADD231PS      Z18, Z15, Z6
+	VFMADD231PS.BCST 40(R12), Z16, Z6
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x20, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R14
+	JNZ              block
+	SUBQ             $0x08, R13
+	JNZ              super
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z3, Z3
+	VMOVUPS          Z3, (R8)
+	VADDPS           (SI)(R11*1), Z6, Z6
+	VMOVUPS          Z6, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4kOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+
+super:
+	VCVTPH2PS (R11), Z1
+	VCVTPH2PS 32(R11), Z2
+	VCVTPH2PS (R11)(R9*1), Z5
+	VCVTPH2PS 32(R11)(R9*1), Z6
+	ADDQ      $0x40, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000128, BX
+	VMOVDQU64        (R10), Z9
+	VPSRLW           $0x04, Z9, Z13
+	VPERMB           Z0, Z9, Z9
+	VPERMB           Z0, Z13, Z13
+	VMOVDQU64        64(R10), Z10
+	VPSRLW           $0x04, Z10, Z14
+	VPERMB           Z0, Z10, Z10
+	VPERMB           Z0, Z14, Z14
+	VMOVDQU64        128(R10), Z11
+	VPSRLW           $0x04, Z11, Z15
+	VPERMB           Z0, Z11, Z11
+	VPERMB           Z0, Z15, Z15
+	VMOVDQU64        192(R10), Z12
+	VPSRLW           $0x04, Z12, Z16
+	VPERMB           Z0, Z12, Z12
+	VPERMB           Z0, Z16, Z16
+	VPMOVZXBD        (R11), Z17
+	VPMOVZXBD        16(R11), Z18
+	VCVTDQ2PS        Z17, Z17
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z1, Z17, Z17
+	VMULPS           Z2, Z18, Z18
+	VPXORD           Z19, Z19, Z19
+	VPXORD           Z20, Z20, Z20
+	VPDPBUSD.BCST    (R12), Z9, Z19
+	VPDPBUSD.BCST    32(R12), Z9, Z20
+	VPDPBUSD.BCST    4(R12), Z10, Z19
+	VPDPBUSD.BCST    36(R12), Z10, Z20
+	VPDPBUSD.BCST    8(R12), Z11, Z19
+	VPDPBUSD.BCST    40(R12), Z11, Z20
+	VPDPBUSD.BCST    12(R12), Z12, Z19
+	VPDPBUSD.BCST    44(R12), Z12, Z20
+	VPDPBUSD.BCST    16(R12), Z13, Z19
+	VPDPBUSD.BCST    48(R12), Z13, Z20
+	VPDPBUSD.BCST    20(R12), Z14, Z19
+	VPDPBUSD.BCST    52(R12), Z14, Z20
+	VPDPBUSD.BCST    24(R12), Z15, Z19
+	VPDPBUSD.BCST    56(R12), Z15, Z20
+	VPDPBUSD.BCST    28(R12), Z16, Z19
+	VPDPBUSD.BCST    60(R12), Z16, Z20
+	VCVTDQ2PS        Z19, Z19
+	VMULPS.BCST      64(R12), Z19, Z19
+	VFMADD231PS      Z19, Z17, Z3
+	VFMADD231PS.BCST 80(R12), Z18, Z3
+	VCVTDQ2PS        Z20, Z20
+	VMULPS.BCST      68(R12), Z20, Z20
+	VFMADD231PS      Z20, Z17, Z4
+	VFMADD231PS.BCST 84(R12), Z18, Z4
+	VMOVDQU64        (R10)(R9*1), Z9
+	VPSRLW           $0x04, Z9, Z13
+	VPERMB           Z0, Z9, Z9
+	VPERMB           Z0, Z13, Z13
+	VMOVDQU64        64(R10)(R9*1), Z10
+	VPSRLW           $0x04, Z10, Z14
+	VPERMB           Z0, Z10, Z10
+	VPERMB           Z0, Z14, Z14
+	VMOVDQU64        128(R10)(R9*1), Z11
+	VPSRLW           $0x04, Z11, Z15
+	VPERMB           Z0, Z11, Z11
+	VPERMB           Z0, Z15, Z15
+	VMOVDQU64        192(R10)(R9*1), Z12
+	VPSRLW           $0x04, Z12, Z16
+	VPERMB           Z0, Z12, Z12
+	VPERMB           Z0, Z16, Z16
+	VPMOVZXBD        (R11)(R9*1), Z17
+	VPMOVZXBD        16(R11)(R9*1), Z18
+	VCVTDQ2PS        Z17, Z17
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z5, Z17, Z17
+	VMULPS           Z6, Z18, Z18
+	VPXORD           Z21, Z21, Z21
+	VPXORD           Z22, Z22, Z22
+	VPDPBUSD.BCST    (R12), Z9, Z21
+	VPDPBUSD.BCST    32(R12), Z9, Z22
+	VPDPBUSD.BCST    4(R12), Z10, Z21
+	VPDPBUSD.BCST    36(R12), Z10, Z22
+	VPDPBUSD.BCST    8(R12), Z11, Z21
+	VPDPBUSD.BCST    40(R12), Z11, Z22
+	VPDPBUSD.BCST    12(R12), Z12, Z21
+	VPDPBUSD.BCST    44(R12), Z12, Z22
+	VPDPBUSD.BCST    16(R12), Z13, Z21
+	VPDPBUSD.BCST    48(R12), Z13, Z22
+	VPDPBUSD.BCST    20(R12), Z14, Z21
+	VPDPBUSD.BCST    52(R12), Z14, Z22
+	VPDPBUSD.BCST    24(R12), Z15, Z21
+	VPDPBUSD.BCST    56(R12), Z15, Z22
+	VPDPBUSD.BCST    28(R12), Z16, Z21
+	VPDPBUSD.BCST    60(R12), Z16, Z22
+	VCVTDQ2PS        Z21, Z21
+	VMULPS.BCST      64(R12), Z21, Z21
+	VFMADD231PS      Z21, Z17, Z7
+	VFMADD231PS.BCST 80(R12), Z18, Z7
+	VCVTDQ2PS        Z22, Z22
+	VMULPS.BCST      68(R12), Z22, Z22
+	VFMADD231PS      Z22, Z17, Z8
+	VFMADD231PS.BCST 84(R12), Z18, Z8
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x20, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R14
+	JNZ              block
+	SUBQ             $0x08, R13
+	JNZ              super
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z4, Z3, Z3
+	VADDPS           (SI), Z3, Z3
+	VMOVUPS          Z3, (R8)
+	VADDPS           Z8, Z7, Z7
+	VADDPS           (SI)(R11*1), Z7, Z7
+	VMOVUPS          Z7, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
@@ -15983,143 +17097,389 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q8OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8OneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q8OneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z0, Z0, Z0
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    4352(R8)
-	PREFETCHT0    4416(R8)
-	PREFETCHT0    4480(R8)
-	PREFETCHT0    4544(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z1
-	VMOVDQU64     64(R8), Z2
-	VMOVDQU64     128(R8), Z3
-	VMOVDQU64     192(R8), Z4
-	VMOVDQU64     256(R8), Z5
-	VMOVDQU64     320(R8), Z6
-	VMOVDQU64     384(R8), Z7
-	VMOVDQU64     448(R8), Z8
-	VCVTPH2PS     (R9), Z9
-	VPBROADCASTD  36(R10), Z10
-	VPDPBUSD.BCST (R10), Z1, Z10
-	VPDPBUSD.BCST 4(R10), Z2, Z10
-	VPDPBUSD.BCST 8(R10), Z3, Z10
-	VPDPBUSD.BCST 12(R10), Z4, Z10
-	VPDPBUSD.BCST 16(R10), Z5, Z10
-	VPDPBUSD.BCST 20(R10), Z6, Z10
-	VPDPBUSD.BCST 24(R10), Z7, Z10
-	VPDPBUSD.BCST 28(R10), Z8, Z10
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	ADDQ          $0x00000220, BX
+	VMOVDQU64     (R9), Z1
+	VMOVDQU64     64(R9), Z2
+	VMOVDQU64     128(R9), Z3
+	VMOVDQU64     192(R9), Z4
+	VMOVDQU64     256(R9), Z5
+	VMOVDQU64     320(R9), Z6
+	VMOVDQU64     384(R9), Z7
+	VMOVDQU64     448(R9), Z8
+	VCVTPH2PS     (R10), Z9
+	VPBROADCASTD  36(R11), Z10
+	VPDPBUSD.BCST (R11), Z1, Z10
+	VPDPBUSD.BCST 4(R11), Z2, Z10
+	VPDPBUSD.BCST 8(R11), Z3, Z10
+	VPDPBUSD.BCST 12(R11), Z4, Z10
+	VPDPBUSD.BCST 16(R11), Z5, Z10
+	VPDPBUSD.BCST 20(R11), Z6, Z10
+	VPDPBUSD.BCST 24(R11), Z7, Z10
+	VPDPBUSD.BCST 28(R11), Z8, Z10
 	VCVTDQ2PS     Z10, Z10
-	VMULPS.BCST   32(R10), Z10, Z10
+	VMULPS.BCST   32(R11), Z10, Z10
 	VFMADD231PS   Z10, Z9, Z0
-	ADDQ          $0x00000200, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x0000002c, R10
-	DECQ          R11
+	ADDQ          $0x00000200, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x0000002c, R11
+	DECQ          R12
 	JNZ           block
-	VADDPS        (BX), Z0, Z0
-	VMOVUPS       Z0, (DI)
+	VADDPS        (SI), Z0, Z0
+	VMOVUPS       Z0, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
 	RET
 
-// func q8OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q8OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8OneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q8OneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    4352(R8)
-	PREFETCHT0    4416(R8)
-	PREFETCHT0    4480(R8)
-	PREFETCHT0    4544(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z2
-	VMOVDQU64     64(R8), Z3
-	VMOVDQU64     128(R8), Z4
-	VMOVDQU64     192(R8), Z5
-	VMOVDQU64     256(R8), Z6
-	VMOVDQU64     320(R8), Z7
-	VMOVDQU64     384(R8), Z8
-	VMOVDQU64     448(R8), Z9
-	VCVTPH2PS     (R9), Z10
-	VPBROADCASTD  72(R10), Z11
-	VPBROADCASTD  76(R10), Z12
-	VPDPBUSD.BCST (R10), Z2, Z11
-	VPDPBUSD.BCST 32(R10), Z2, Z12
-	VPDPBUSD.BCST 4(R10), Z3, Z11
-	VPDPBUSD.BCST 36(R10), Z3, Z12
-	VPDPBUSD.BCST 8(R10), Z4, Z11
-	VPDPBUSD.BCST 40(R10), Z4, Z12
-	VPDPBUSD.BCST 12(R10), Z5, Z11
-	VPDPBUSD.BCST 44(R10), Z5, Z12
-	VPDPBUSD.BCST 16(R10), Z6, Z11
-	VPDPBUSD.BCST 48(R10), Z6, Z12
-	VPDPBUSD.BCST 20(R10), Z7, Z11
-	VPDPBUSD.BCST 52(R10), Z7, Z12
-	VPDPBUSD.BCST 24(R10), Z8, Z11
-	VPDPBUSD.BCST 56(R10), Z8, Z12
-	VPDPBUSD.BCST 28(R10), Z9, Z11
-	VPDPBUSD.BCST 60(R10), Z9, Z12
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	ADDQ          $0x00000220, BX
+	VMOVDQU64     (R9), Z2
+	VMOVDQU64     64(R9), Z3
+	VMOVDQU64     128(R9), Z4
+	VMOVDQU64     192(R9), Z5
+	VMOVDQU64     256(R9), Z6
+	VMOVDQU64     320(R9), Z7
+	VMOVDQU64     384(R9), Z8
+	VMOVDQU64     448(R9), Z9
+	VCVTPH2PS     (R10), Z10
+	VPBROADCASTD  72(R11), Z11
+	VPBROADCASTD  76(R11), Z12
+	VPDPBUSD.BCST (R11), Z2, Z11
+	VPDPBUSD.BCST 32(R11), Z2, Z12
+	VPDPBUSD.BCST 4(R11), Z3, Z11
+	VPDPBUSD.BCST 36(R11), Z3, Z12
+	VPDPBUSD.BCST 8(R11), Z4, Z11
+	VPDPBUSD.BCST 40(R11), Z4, Z12
+	VPDPBUSD.BCST 12(R11), Z5, Z11
+	VPDPBUSD.BCST 44(R11), Z5, Z12
+	VPDPBUSD.BCST 16(R11), Z6, Z11
+	VPDPBUSD.BCST 48(R11), Z6, Z12
+	VPDPBUSD.BCST 20(R11), Z7, Z11
+	VPDPBUSD.BCST 52(R11), Z7, Z12
+	VPDPBUSD.BCST 24(R11), Z8, Z11
+	VPDPBUSD.BCST 56(R11), Z8, Z12
+	VPDPBUSD.BCST 28(R11), Z9, Z11
+	VPDPBUSD.BCST 60(R11), Z9, Z12
 	VCVTDQ2PS     Z11, Z11
-	VMULPS.BCST   64(R10), Z11, Z11
+	VMULPS.BCST   64(R11), Z11, Z11
 	VFMADD231PS   Z11, Z10, Z0
 	VCVTDQ2PS     Z12, Z12
-	VMULPS.BCST   68(R10), Z12, Z12
+	VMULPS.BCST   68(R11), Z12, Z12
 	VFMADD231PS   Z12, Z10, Z1
-	ADDQ          $0x00000200, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x00000058, R10
-	DECQ          R11
+	ADDQ          $0x00000200, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x00000058, R11
+	DECQ          R12
 	JNZ           block
 	VADDPS        Z1, Z0, Z0
-	VADDPS        (BX), Z0, Z0
-	VMOVUPS       Z0, (DI)
+	VADDPS        (SI), Z0, Z0
+	VMOVUPS       Z0, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q8OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q8OneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	PREFETCHT0    320(BX)(R9*1)
+	PREFETCHT0    384(BX)(R9*1)
+	PREFETCHT0    448(BX)(R9*1)
+	PREFETCHT0    512(BX)(R9*1)
+	ADDQ          $0x00000220, BX
+	VMOVDQU64     (R10), Z2
+	VMOVDQU64     64(R10), Z3
+	VMOVDQU64     128(R10), Z4
+	VMOVDQU64     192(R10), Z5
+	VMOVDQU64     256(R10), Z6
+	VMOVDQU64     320(R10), Z7
+	VMOVDQU64     384(R10), Z8
+	VMOVDQU64     448(R10), Z9
+	VCVTPH2PS     (R11), Z10
+	VPBROADCASTD  36(R12), Z11
+	VPDPBUSD.BCST (R12), Z2, Z11
+	VPDPBUSD.BCST 4(R12), Z3, Z11
+	VPDPBUSD.BCST 8(R12), Z4, Z11
+	VPDPBUSD.BCST 12(R12), Z5, Z11
+	VPDPBUSD.BCST 16(R12), Z6, Z11
+	VPDPBUSD.BCST 20(R12), Z7, Z11
+	VPDPBUSD.BCST 24(R12), Z8, Z11
+	VPDPBUSD.BCST 28(R12), Z9, Z11
+	VCVTDQ2PS     Z11, Z11
+	VMULPS.BCST   32(R12), Z11, Z11
+	VFMADD231PS   Z11, Z10, Z0
+	VMOVDQU64     (R10)(R9*1), Z2
+	VMOVDQU64     64(R10)(R9*1), Z3
+	VMOVDQU64     128(R10)(R9*1), Z4
+	VMOVDQU64     192(R10)(R9*1), Z5
+	VMOVDQU64     256(R10)(R9*1), Z6
+	VMOVDQU64     320(R10)(R9*1), Z7
+	VMOVDQU64     384(R10)(R9*1), Z8
+	VMOVDQU64     448(R10)(R9*1), Z9
+	VCVTPH2PS     (R11)(R9*1), Z10
+	VPBROADCASTD  36(R12), Z11
+	VPDPBUSD.BCST (R12), Z2, Z11
+	VPDPBUSD.BCST 4(R12), Z3, Z11
+	VPDPBUSD.BCST 8(R12), Z4, Z11
+	VPDPBUSD.BCST 12(R12), Z5, Z11
+	VPDPBUSD.BCST 16(R12), Z6, Z11
+	VPDPBUSD.BCST 20(R12), Z7, Z11
+	VPDPBUSD.BCST 24(R12), Z8, Z11
+	VPDPBUSD.BCST 28(R12), Z9, Z11
+	VCVTDQ2PS     Z11, Z11
+	VMULPS.BCST   32(R12), Z11, Z11
+	VFMADD231PS   Z11, Z10, Z1
+	ADDQ          $0x00000200, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x0000002c, R12
+	DECQ          R13
+	JNZ           block
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        (SI), Z0, Z0
+	VMOVUPS       Z0, (R8)
+	VADDPS        (SI)(R11*1), Z1, Z1
+	VMOVUPS       Z1, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q8OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q8OneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	PREFETCHT0    320(BX)(R9*1)
+	PREFETCHT0    384(BX)(R9*1)
+	PREFETCHT0    448(BX)(R9*1)
+	PREFETCHT0    512(BX)(R9*1)
+	ADDQ          $0x00000220, BX
+	VMOVDQU64     (R10), Z4
+	VMOVDQU64     64(R10), Z5
+	VMOVDQU64     128(R10), Z6
+	VMOVDQU64     192(R10), Z7
+	VMOVDQU64     256(R10), Z8
+	VMOVDQU64     320(R10), Z9
+	VMOVDQU64     384(R10), Z10
+	VMOVDQU64     448(R10), Z11
+	VCVTPH2PS     (R11), Z12
+	VPBROADCASTD  72(R12), Z13
+	VPBROADCASTD  76(R12), Z14
+	VPDPBUSD.BCST (R12), Z4, Z13
+	VPDPBUSD.BCST 32(R12), Z4, Z14
+	VPDPBUSD.BCST 4(R12), Z5, Z13
+	VPDPBUSD.BCST 36(R12), Z5, Z14
+	VPDPBUSD.BCST 8(R12), Z6, Z13
+	VPDPBUSD.BCST 40(R12), Z6, Z14
+	VPDPBUSD.BCST 12(R12), Z7, Z13
+	VPDPBUSD.BCST 44(R12), Z7, Z14
+	VPDPBUSD.BCST 16(R12), Z8, Z13
+	VPDPBUSD.BCST 48(R12), Z8, Z14
+	VPDPBUSD.BCST 20(R12), Z9, Z13
+	VPDPBUSD.BCST 52(R12), Z9, Z14
+	VPDPBUSD.BCST 24(R12), Z10, Z13
+	VPDPBUSD.BCST 56(R12), Z10, Z14
+	VPDPBUSD.BCST 28(R12), Z11, Z13
+	VPDPBUSD.BCST 60(R12), Z11, Z14
+	VCVTDQ2PS     Z13, Z13
+	VMULPS.BCST   64(R12), Z13, Z13
+	VFMADD231PS   Z13, Z12, Z0
+	VCVTDQ2PS     Z14, Z14
+	VMULPS.BCST   68(R12), Z14, Z14
+	VFMADD231PS   Z14, Z12, Z1
+	VMOVDQU64     (R10)(R9*1), Z4
+	VMOVDQU64     64(R10)(R9*1), Z5
+	VMOVDQU64     128(R10)(R9*1), Z6
+	VMOVDQU64     192(R10)(R9*1), Z7
+	VMOVDQU64     256(R10)(R9*1), Z8
+	VMOVDQU64     320(R10)(R9*1), Z9
+	VMOVDQU64     384(R10)(R9*1), Z10
+	VMOVDQU64     448(R10)(R9*1), Z11
+	VCVTPH2PS     (R11)(R9*1), Z12
+	VPBROADCASTD  72(R12), Z13
+	VPBROADCASTD  76(R12), Z14
+	VPDPBUSD.BCST (R12), Z4, Z13
+	VPDPBUSD.BCST 32(R12), Z4, Z14
+	VPDPBUSD.BCST 4(R12), Z5, Z13
+	VPDPBUSD.BCST 36(R12), Z5, Z14
+	VPDPBUSD.BCST 8(R12), Z6, Z13
+	VPDPBUSD.BCST 40(R12), Z6, Z14
+	VPDPBUSD.BCST 12(R12), Z7, Z13
+	VPDPBUSD.BCST 44(R12), Z7, Z14
+	VPDPBUSD.BCST 16(R12), Z8, Z13
+	VPDPBUSD.BCST 48(R12), Z8, Z14
+	VPDPBUSD.BCST 20(R12), Z9, Z13
+	VPDPBUSD.BCST 52(R12), Z9, Z14
+	VPDPBUSD.BCST 24(R12), Z10, Z13
+	VPDPBUSD.BCST 56(R12), Z10, Z14
+	VPDPBUSD.BCST 28(R12), Z11, Z13
+	VPDPBUSD.BCST 60(R12), Z11, Z14
+	VCVTDQ2PS     Z13, Z13
+	VMULPS.BCST   64(R12), Z13, Z13
+	VFMADD231PS   Z13, Z12, Z2
+	VCVTDQ2PS     Z14, Z14
+	VMULPS.BCST   68(R12), Z14, Z14
+	VFMADD231PS   Z14, Z12, Z3
+	ADDQ          $0x00000200, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x00000058, R12
+	DECQ          R13
+	JNZ           block
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        Z1, Z0, Z0
+	VADDPS        (SI), Z0, Z0
+	VMOVUPS       Z0, (R8)
+	VADDPS        Z3, Z2, Z2
+	VADDPS        (SI)(R11*1), Z2, Z2
+	VMOVUPS       Z2, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
@@ -19651,148 +21011,404 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mOneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5mOneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z0, Z0, Z0
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       4352(R8)
-	PREFETCHT0       4416(R8)
-	PREFETCHT0       4480(R8)
-	PREFETCHT0       4544(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z1
-	VMOVDQU64        64(R8), Z2
-	VMOVDQU64        128(R8), Z3
-	VMOVDQU64        192(R8), Z4
-	VMOVDQU64        256(R8), Z5
-	VMOVDQU64        320(R8), Z6
-	VMOVDQU64        384(R8), Z7
-	VMOVDQU64        448(R8), Z8
-	VCVTPH2PS        (R9), Z9
-	VCVTPH2PS        32(R9), Z10
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	ADDQ             $0x00000240, BX
+	VMOVDQU64        (R9), Z1
+	VMOVDQU64        64(R9), Z2
+	VMOVDQU64        128(R9), Z3
+	VMOVDQU64        192(R9), Z4
+	VMOVDQU64        256(R9), Z5
+	VMOVDQU64        320(R9), Z6
+	VMOVDQU64        384(R9), Z7
+	VMOVDQU64        448(R9), Z8
+	VCVTPH2PS        (R10), Z9
+	VCVTPH2PS        32(R10), Z10
 	VPXORD           Z11, Z11, Z11
-	VPDPBUSD.BCST    (R10), Z1, Z11
-	VPDPBUSD.BCST    4(R10), Z2, Z11
-	VPDPBUSD.BCST    8(R10), Z3, Z11
-	VPDPBUSD.BCST    12(R10), Z4, Z11
-	VPDPBUSD.BCST    16(R10), Z5, Z11
-	VPDPBUSD.BCST    20(R10), Z6, Z11
-	VPDPBUSD.BCST    24(R10), Z7, Z11
-	VPDPBUSD.BCST    28(R10), Z8, Z11
+	VPDPBUSD.BCST    (R11), Z1, Z11
+	VPDPBUSD.BCST    4(R11), Z2, Z11
+	VPDPBUSD.BCST    8(R11), Z3, Z11
+	VPDPBUSD.BCST    12(R11), Z4, Z11
+	VPDPBUSD.BCST    16(R11), Z5, Z11
+	VPDPBUSD.BCST    20(R11), Z6, Z11
+	VPDPBUSD.BCST    24(R11), Z7, Z11
+	VPDPBUSD.BCST    28(R11), Z8, Z11
 	VCVTDQ2PS        Z11, Z11
-	VMULPS.BCST      32(R10), Z11, Z11
+	VMULPS.BCST      32(R11), Z11, Z11
 	VFMADD231PS      Z11, Z9, Z0
-	VFMADD231PS.BCST 40(R10), Z10, Z0
-	ADDQ             $0x00000200, R8
-	ADDQ             $0x40, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R11
+	VFMADD231PS.BCST 40(R11), Z10, Z0
+	ADDQ             $0x00000200, R9
+	ADDQ             $0x40, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R12
 	JNZ              block
-	VADDPS           (BX), Z0, Z0
-	VMOVUPS          Z0, (DI)
+	VADDPS           (SI), Z0, Z0
+	VMOVUPS          Z0, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func q5mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mOneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5mOneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       4352(R8)
-	PREFETCHT0       4416(R8)
-	PREFETCHT0       4480(R8)
-	PREFETCHT0       4544(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z2
-	VMOVDQU64        64(R8), Z3
-	VMOVDQU64        128(R8), Z4
-	VMOVDQU64        192(R8), Z5
-	VMOVDQU64        256(R8), Z6
-	VMOVDQU64        320(R8), Z7
-	VMOVDQU64        384(R8), Z8
-	VMOVDQU64        448(R8), Z9
-	VCVTPH2PS        (R9), Z10
-	VCVTPH2PS        32(R9), Z11
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	ADDQ             $0x00000240, BX
+	VMOVDQU64        (R9), Z2
+	VMOVDQU64        64(R9), Z3
+	VMOVDQU64        128(R9), Z4
+	VMOVDQU64        192(R9), Z5
+	VMOVDQU64        256(R9), Z6
+	VMOVDQU64        320(R9), Z7
+	VMOVDQU64        384(R9), Z8
+	VMOVDQU64        448(R9), Z9
+	VCVTPH2PS        (R10), Z10
+	VCVTPH2PS        32(R10), Z11
 	VPXORD           Z12, Z12, Z12
 	VPXORD           Z13, Z13, Z13
-	VPDPBUSD.BCST    (R10), Z2, Z12
-	VPDPBUSD.BCST    32(R10), Z2, Z13
-	VPDPBUSD.BCST    4(R10), Z3, Z12
-	VPDPBUSD.BCST    36(R10), Z3, Z13
-	VPDPBUSD.BCST    8(R10), Z4, Z12
-	VPDPBUSD.BCST    40(R10), Z4, Z13
-	VPDPBUSD.BCST    12(R10), Z5, Z12
-	VPDPBUSD.BCST    44(R10), Z5, Z13
-	VPDPBUSD.BCST    16(R10), Z6, Z12
-	VPDPBUSD.BCST    48(R10), Z6, Z13
-	VPDPBUSD.BCST    20(R10), Z7, Z12
-	VPDPBUSD.BCST    52(R10), Z7, Z13
-	VPDPBUSD.BCST    24(R10), Z8, Z12
-	VPDPBUSD.BCST    56(R10), Z8, Z13
-	VPDPBUSD.BCST    28(R10), Z9, Z12
-	VPDPBUSD.BCST    60(R10), Z9, Z13
+	VPDPBUSD.BCST    (R11), Z2, Z12
+	VPDPBUSD.BCST    32(R11), Z2, Z13
+	VPDPBUSD.BCST    4(R11), Z3, Z12
+	VPDPBUSD.BCST    36(R11), Z3, Z13
+	VPDPBUSD.BCST    8(R11), Z4, Z12
+	VPDPBUSD.BCST    40(R11), Z4, Z13
+	VPDPBUSD.BCST    12(R11), Z5, Z12
+	VPDPBUSD.BCST    44(R11), Z5, Z13
+	VPDPBUSD.BCST    16(R11), Z6, Z12
+	VPDPBUSD.BCST    48(R11), Z6, Z13
+	VPDPBUSD.BCST    20(R11), Z7, Z12
+	VPDPBUSD.BCST    52(R11), Z7, Z13
+	VPDPBUSD.BCST    24(R11), Z8, Z12
+	VPDPBUSD.BCST    56(R11), Z8, Z13
+	VPDPBUSD.BCST    28(R11), Z9, Z12
+	VPDPBUSD.BCST    60(R11), Z9, Z13
 	VCVTDQ2PS        Z12, Z12
-	VMULPS.BCST      64(R10), Z12, Z12
+	VMULPS.BCST      64(R11), Z12, Z12
 	VFMADD231PS      Z12, Z10, Z0
-	VFMADD231PS.BCST 80(R10), Z11, Z0
+	VFMADD231PS.BCST 80(R11), Z11, Z0
 	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      68(R10), Z13, Z13
+	VMULPS.BCST      68(R11), Z13, Z13
 	VFMADD231PS      Z13, Z10, Z1
-	VFMADD231PS.BCST 84(R10), Z11, Z1
-	ADDQ             $0x00000200, R8
-	ADDQ             $0x40, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R11
+	VFMADD231PS.BCST 84(R11), Z11, Z1
+	ADDQ             $0x00000200, R9
+	ADDQ             $0x40, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R12
 	JNZ              block
 	VADDPS           Z1, Z0, Z0
-	VADDPS           (BX), Z0, Z0
-	VMOVUPS          Z0, (DI)
+	VADDPS           (SI), Z0, Z0
+	VMOVUPS          Z0, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5mOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	PREFETCHT0       320(BX)(R9*1)
+	PREFETCHT0       384(BX)(R9*1)
+	PREFETCHT0       448(BX)(R9*1)
+	PREFETCHT0       512(BX)(R9*1)
+	ADDQ             $0x00000240, BX
+	VMOVDQU64        (R10), Z2
+	VMOVDQU64        64(R10), Z3
+	VMOVDQU64        128(R10), Z4
+	VMOVDQU64        192(R10), Z5
+	VMOVDQU64        256(R10), Z6
+	VMOVDQU64        320(R10), Z7
+	VMOVDQU64        384(R10), Z8
+	VMOVDQU64        448(R10), Z9
+	VCVTPH2PS        (R11), Z10
+	VCVTPH2PS        32(R11), Z11
+	VPXORD           Z12, Z12, Z12
+	VPDPBUSD.BCST    (R12), Z2, Z12
+	VPDPBUSD.BCST    4(R12), Z3, Z12
+	VPDPBUSD.BCST    8(R12), Z4, Z12
+	VPDPBUSD.BCST    12(R12), Z5, Z12
+	VPDPBUSD.BCST    16(R12), Z6, Z12
+	VPDPBUSD.BCST    20(R12), Z7, Z12
+	VPDPBUSD.BCST    24(R12), Z8, Z12
+	VPDPBUSD.BCST    28(R12), Z9, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS.BCST      32(R12), Z12, Z12
+	VFMADD231PS      Z12, Z10, Z0
+	VFMADD231PS.BCST 40(R12), Z11, Z0
+	VMOVDQU64        (R10)(R9*1), Z2
+	VMOVDQU64        64(R10)(R9*1), Z3
+	VMOVDQU64        128(R10)(R9*1), Z4
+	VMOVDQU64        192(R10)(R9*1), Z5
+	VMOVDQU64        256(R10)(R9*1), Z6
+	VMOVDQU64        320(R10)(R9*1), Z7
+	VMOVDQU64        384(R10)(R9*1), Z8
+	VMOVDQU64        448(R10)(R9*1), Z9
+	VCVTPH2PS        (R11)(R9*1), Z10
+	VCVTPH2PS        32(R11)(R9*1), Z11
+	VPXORD           Z13, Z13, Z13
+	VPDPBUSD.BCST    (R12), Z2, Z13
+	VPDPBUSD.BCST    4(R12), Z3, Z13
+	VPDPBUSD.BCST    8(R12), Z4, Z13
+	VPDPBUSD.BCST    12(R12), Z5, Z13
+	VPDPBUSD.BCST    16(R12), Z6, Z13
+	VPDPBUSD.BCST    20(R12), Z7, Z13
+	VPDPBUSD.BCST    24(R12), Z8, Z13
+	VPDPBUSD.BCST    28(R12), Z9, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      32(R12), Z13, Z13
+	VFMADD231PS      Z13, Z10, Z1
+	VFMADD231PS.BCST 40(R12), Z11, Z1
+	ADDQ             $0x00000200, R10
+	ADDQ             $0x40, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z0, Z0
+	VMOVUPS          Z0, (R8)
+	VADDPS           (SI)(R11*1), Z1, Z1
+	VMOVUPS          Z1, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5mOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	PREFETCHT0       320(BX)(R9*1)
+	PREFETCHT0       384(BX)(R9*1)
+	PREFETCHT0       448(BX)(R9*1)
+	PREFETCHT0       512(BX)(R9*1)
+	ADDQ             $0x00000240, BX
+	VMOVDQU64        (R10), Z4
+	VMOVDQU64        64(R10), Z5
+	VMOVDQU64        128(R10), Z6
+	VMOVDQU64        192(R10), Z7
+	VMOVDQU64        256(R10), Z8
+	VMOVDQU64        320(R10), Z9
+	VMOVDQU64        384(R10), Z10
+	VMOVDQU64        448(R10), Z11
+	VCVTPH2PS        (R11), Z12
+	VCVTPH2PS        32(R11), Z13
+	VPXORD           Z14, Z14, Z14
+	VPXORD           Z15, Z15, Z15
+	VPDPBUSD.BCST    (R12), Z4, Z14
+	VPDPBUSD.BCST    32(R12), Z4, Z15
+	VPDPBUSD.BCST    4(R12), Z5, Z14
+	VPDPBUSD.BCST    36(R12), Z5, Z15
+	VPDPBUSD.BCST    8(R12), Z6, Z14
+	VPDPBUSD.BCST    40(R12), Z6, Z15
+	VPDPBUSD.BCST    12(R12), Z7, Z14
+	VPDPBUSD.BCST    44(R12), Z7, Z15
+	VPDPBUSD.BCST    16(R12), Z8, Z14
+	VPDPBUSD.BCST    48(R12), Z8, Z15
+	VPDPBUSD.BCST    20(R12), Z9, Z14
+	VPDPBUSD.BCST    52(R12), Z9, Z15
+	VPDPBUSD.BCST    24(R12), Z10, Z14
+	VPDPBUSD.BCST    56(R12), Z10, Z15
+	VPDPBUSD.BCST    28(R12), Z11, Z14
+	VPDPBUSD.BCST    60(R12), Z11, Z15
+	VCVTDQ2PS        Z14, Z14
+	VMULPS.BCST      64(R12), Z14, Z14
+	VFMADD231PS      Z14, Z12, Z0
+	VFMADD231PS.BCST 80(R12), Z13, Z0
+	VCVTDQ2PS        Z15, Z15
+	VMULPS.BCST      68(R12), Z15, Z15
+	VFMADD231PS      Z15, Z12, Z1
+	VFMADD231PS.BCST 84(R12), Z13, Z1
+	VMOVDQU64        (R10)(R9*1), Z4
+	VMOVDQU64        64(R10)(R9*1), Z5
+	VMOVDQU64        128(R10)(R9*1), Z6
+	VMOVDQU64        192(R10)(R9*1), Z7
+	VMOVDQU64        256(R10)(R9*1), Z8
+	VMOVDQU64        320(R10)(R9*1), Z9
+	VMOVDQU64        384(R10)(R9*1), Z10
+	VMOVDQU64        448(R10)(R9*1), Z11
+	VCVTPH2PS        (R11)(R9*1), Z12
+	VCVTPH2PS        32(R11)(R9*1), Z13
+	VPXORD           Z16, Z16, Z16
+	VPXORD           Z17, Z17, Z17
+	VPDPBUSD.BCST    (R12), Z4, Z16
+	VPDPBUSD.BCST    32(R12), Z4, Z17
+	VPDPBUSD.BCST    4(R12), Z5, Z16
+	VPDPBUSD.BCST    36(R12), Z5, Z17
+	VPDPBUSD.BCST    8(R12), Z6, Z16
+	VPDPBUSD.BCST    40(R12), Z6, Z17
+	VPDPBUSD.BCST    12(R12), Z7, Z16
+	VPDPBUSD.BCST    44(R12), Z7, Z17
+	VPDPBUSD.BCST    16(R12), Z8, Z16
+	VPDPBUSD.BCST    48(R12), Z8, Z17
+	VPDPBUSD.BCST    20(R12), Z9, Z16
+	VPDPBUSD.BCST    52(R12), Z9, Z17
+	VPDPBUSD.BCST    24(R12), Z10, Z16
+	VPDPBUSD.BCST    56(R12), Z10, Z17
+	VPDPBUSD.BCST    28(R12), Z11, Z16
+	VPDPBUSD.BCST    60(R12), Z11, Z17
+	VCVTDQ2PS        Z16, Z16
+	VMULPS.BCST      64(R12), Z16, Z16
+	VFMADD231PS      Z16, Z12, Z2
+	VFMADD231PS.BCST 80(R12), Z13, Z2
+	VCVTDQ2PS        Z17, Z17
+	VMULPS.BCST      68(R12), Z17, Z17
+	VFMADD231PS      Z17, Z12, Z3
+	VFMADD231PS.BCST 84(R12), Z13, Z3
+	ADDQ             $0x00000200, R10
+	ADDQ             $0x40, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z1, Z0, Z0
+	VADDPS           (SI), Z0, Z0
+	VMOVUPS          Z0, (R8)
+	VADDPS           Z3, Z2, Z2
+	VADDPS           (SI)(R11*1), Z2, Z2
+	VMOVUPS          Z2, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
@@ -23148,172 +24764,464 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kOneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kOneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z0, Z0, Z0
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z2, Z2, Z2
 
 super:
-	VCVTPH2PS (R9), Z1
-	VCVTPH2PS 32(R9), Z2
-	ADDQ      $0x40, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z0
+	VCVTPH2PS 32(R10), Z1
+	ADDQ      $0x40, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       4352(R8)
-	PREFETCHT0       4416(R8)
-	PREFETCHT0       4480(R8)
-	PREFETCHT0       4544(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z3
-	VMOVDQU64        64(R8), Z4
-	VMOVDQU64        128(R8), Z5
-	VMOVDQU64        192(R8), Z6
-	VMOVDQU64        256(R8), Z7
-	VMOVDQU64        320(R8), Z8
-	VMOVDQU64        384(R8), Z9
-	VMOVDQU64        448(R8), Z10
-	VPMOVZXBD        (R9), Z11
-	VPMOVZXBD        16(R9), Z12
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	ADDQ             $0x00000228, BX
+	VMOVDQU64        (R9), Z3
+	VMOVDQU64        64(R9), Z4
+	VMOVDQU64        128(R9), Z5
+	VMOVDQU64        192(R9), Z6
+	VMOVDQU64        256(R9), Z7
+	VMOVDQU64        320(R9), Z8
+	VMOVDQU64        384(R9), Z9
+	VMOVDQU64        448(R9), Z10
+	VPMOVZXBD        (R10), Z11
+	VPMOVZXBD        16(R10), Z12
 	VCVTDQ2PS        Z11, Z11
 	VCVTDQ2PS        Z12, Z12
-	VMULPS           Z1, Z11, Z11
-	VMULPS           Z2, Z12, Z12
+	VMULPS           Z0, Z11, Z11
+	VMULPS           Z1, Z12, Z12
 	VPXORD           Z13, Z13, Z13
-	VPDPBUSD.BCST    (R10), Z3, Z13
-	VPDPBUSD.BCST    4(R10), Z4, Z13
-	VPDPBUSD.BCST    8(R10), Z5, Z13
-	VPDPBUSD.BCST    12(R10), Z6, Z13
-	VPDPBUSD.BCST    16(R10), Z7, Z13
-	VPDPBUSD.BCST    20(R10), Z8, Z13
-	VPDPBUSD.BCST    24(R10), Z9, Z13
-	VPDPBUSD.BCST    28(R10), Z10, Z13
+	VPDPBUSD.BCST    (R11), Z3, Z13
+	VPDPBUSD.BCST    4(R11), Z4, Z13
+	VPDPBUSD.BCST    8(R11), Z5, Z13
+	VPDPBUSD.BCST    12(R11), Z6, Z13
+	VPDPBUSD.BCST    16(R11), Z7, Z13
+	VPDPBUSD.BCST    20(R11), Z8, Z13
+	VPDPBUSD.BCST    24(R11), Z9, Z13
+	VPDPBUSD.BCST    28(R11), Z10, Z13
 	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      32(R10), Z13, Z13
-	VFMADD231PS      Z13, Z11, Z0
-	VFMADD231PS.BCST 40(R10), Z12, Z0
-	ADDQ             $0x00000200, R8
-	ADDQ             $0x20, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R12
+	VMULPS.BCST      32(R11), Z13, Z13
+	VFMADD231PS      Z13, Z11, Z2
+	VFMADD231PS.BCST 40(R11), Z12, Z2
+	ADDQ             $0x00000200, R9
+	ADDQ             $0x20, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R13
 	JNZ              block
-	SUBQ             $0x08, R11
+	SUBQ             $0x08, R12
 	JNZ              super
-	VADDPS           (BX), Z0, Z0
-	VMOVUPS          Z0, (DI)
+	VADDPS           (SI), Z2, Z2
+	VMOVUPS          Z2, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func q5kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kOneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kOneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
 
 super:
-	VCVTPH2PS (R9), Z2
-	VCVTPH2PS 32(R9), Z3
-	ADDQ      $0x40, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z0
+	VCVTPH2PS 32(R10), Z1
+	ADDQ      $0x40, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       4352(R8)
-	PREFETCHT0       4416(R8)
-	PREFETCHT0       4480(R8)
-	PREFETCHT0       4544(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z4
-	VMOVDQU64        64(R8), Z5
-	VMOVDQU64        128(R8), Z6
-	VMOVDQU64        192(R8), Z7
-	VMOVDQU64        256(R8), Z8
-	VMOVDQU64        320(R8), Z9
-	VMOVDQU64        384(R8), Z10
-	VMOVDQU64        448(R8), Z11
-	VPMOVZXBD        (R9), Z12
-	VPMOVZXBD        16(R9), Z13
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	ADDQ             $0x00000228, BX
+	VMOVDQU64        (R9), Z4
+	VMOVDQU64        64(R9), Z5
+	VMOVDQU64        128(R9), Z6
+	VMOVDQU64        192(R9), Z7
+	VMOVDQU64        256(R9), Z8
+	VMOVDQU64        320(R9), Z9
+	VMOVDQU64        384(R9), Z10
+	VMOVDQU64        448(R9), Z11
+	VPMOVZXBD        (R10), Z12
+	VPMOVZXBD        16(R10), Z13
 	VCVTDQ2PS        Z12, Z12
 	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z2, Z12, Z12
-	VMULPS           Z3, Z13, Z13
+	VMULPS           Z0, Z12, Z12
+	VMULPS           Z1, Z13, Z13
 	VPXORD           Z14, Z14, Z14
 	VPXORD           Z15, Z15, Z15
-	VPDPBUSD.BCST    (R10), Z4, Z14
-	VPDPBUSD.BCST    32(R10), Z4, Z15
-	VPDPBUSD.BCST    4(R10), Z5, Z14
-	VPDPBUSD.BCST    36(R10), Z5, Z15
-	VPDPBUSD.BCST    8(R10), Z6, Z14
-	VPDPBUSD.BCST    40(R10), Z6, Z15
-	VPDPBUSD.BCST    12(R10), Z7, Z14
-	VPDPBUSD.BCST    44(R10), Z7, Z15
-	VPDPBUSD.BCST    16(R10), Z8, Z14
-	VPDPBUSD.BCST    48(R10), Z8, Z15
-	VPDPBUSD.BCST    20(R10), Z9, Z14
-	VPDPBUSD.BCST    52(R10), Z9, Z15
-	VPDPBUSD.BCST    24(R10), Z10, Z14
-	VPDPBUSD.BCST    56(R10), Z10, Z15
-	VPDPBUSD.BCST    28(R10), Z11, Z14
-	VPDPBUSD.BCST    60(R10), Z11, Z15
+	VPDPBUSD.BCST    (R11), Z4, Z14
+	VPDPBUSD.BCST    32(R11), Z4, Z15
+	VPDPBUSD.BCST    4(R11), Z5, Z14
+	VPDPBUSD.BCST    36(R11), Z5, Z15
+	VPDPBUSD.BCST    8(R11), Z6, Z14
+	VPDPBUSD.BCST    40(R11), Z6, Z15
+	VPDPBUSD.BCST    12(R11), Z7, Z14
+	VPDPBUSD.BCST    44(R11), Z7, Z15
+	VPDPBUSD.BCST    16(R11), Z8, Z14
+	VPDPBUSD.BCST    48(R11), Z8, Z15
+	VPDPBUSD.BCST    20(R11), Z9, Z14
+	VPDPBUSD.BCST    52(R11), Z9, Z15
+	VPDPBUSD.BCST    24(R11), Z10, Z14
+	VPDPBUSD.BCST    56(R11), Z10, Z15
+	VPDPBUSD.BCST    28(R11), Z11, Z14
+	VPDPBUSD.BCST    60(R11), Z11, Z15
 	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      64(R10), Z14, Z14
-	VFMADD231PS      Z14, Z12, Z0
-	VFMADD231PS.BCST 80(R10), Z13, Z0
+	VMULPS.BCST      64(R11), Z14, Z14
+	VFMADD231PS      Z14, Z12, Z2
+	VFMADD231PS.BCST 80(R11), Z13, Z2
 	VCVTDQ2PS        Z15, Z15
-	VMULPS.BCST      68(R10), Z15, Z15
-	VFMADD231PS      Z15, Z12, Z1
-	VFMADD231PS.BCST 84(R10), Z13, Z1
-	ADDQ             $0x00000200, R8
-	ADDQ             $0x20, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R12
+	VMULPS.BCST      68(R11), Z15, Z15
+	VFMADD231PS      Z15, Z12, Z3
+	VFMADD231PS.BCST 84(R11), Z13, Z3
+	ADDQ             $0x00000200, R9
+	ADDQ             $0x20, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R13
 	JNZ              block
-	SUBQ             $0x08, R11
+	SUBQ             $0x08, R12
 	JNZ              super
-	VADDPS           Z1, Z0, Z0
-	VADDPS           (BX), Z0, Z0
-	VMOVUPS          Z0, (DI)
+	VADDPS           Z3, Z2, Z2
+	VADDPS           (SI), Z2, Z2
+	VMOVUPS          Z2, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5kOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z2, Z2, Z2
+	VXORPS Z5, Z5, Z5
+
+super:
+	VCVTPH2PS (R11), Z0
+	VCVTPH2PS 32(R11), Z1
+	VCVTPH2PS (R11)(R9*1), Z3
+	VCVTPH2PS 32(R11)(R9*1), Z4
+	ADDQ      $0x40, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	PREFETCHT0       320(BX)(R9*1)
+	PREFETCHT0       384(BX)(R9*1)
+	PREFETCHT0       448(BX)(R9*1)
+	PREFETCHT0       512(BX)(R9*1)
+	ADDQ             $0x00000228, BX
+	VMOVDQU64        (R10), Z6
+	VMOVDQU64        64(R10), Z7
+	VMOVDQU64        128(R10), Z8
+	VMOVDQU64        192(R10), Z9
+	VMOVDQU64        256(R10), Z10
+	VMOVDQU64        320(R10), Z11
+	VMOVDQU64        384(R10), Z12
+	VMOVDQU64        448(R10), Z13
+	VPMOVZXBD        (R11), Z14
+	VPMOVZXBD        16(R11), Z15
+	VCVTDQ2PS        Z14, Z14
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z0, Z14, Z14
+	VMULPS           Z1, Z15, Z15
+	VPXORD           Z16, Z16, Z16
+	VPDPBUSD.BCST    (R12), Z6, Z16
+	VPDPBUSD.BCST    4(R12), Z7, Z16
+	VPDPBUSD.BCST    8(R12), Z8, Z16
+	VPDPBUSD.BCST    12(R12), Z9, Z16
+	VPDPBUSD.BCST    16(R12), Z10, Z16
+	VPDPBUSD.BCST    20(R12), Z11, Z16
+	VPDPBUSD.BCST    24(R12), Z12, Z16
+	VPDPBUSD.BCST    28(R12), Z13, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS.BCST      32(R12), Z16, Z16
+	VFMADD231PS      Z16, Z14, Z2
+	VFMADD231PS.BCST 40(R12), Z15, Z2
+	VMOVDQU64        (R10)(R9*1), Z6
+	VMOVDQU64        64(R10)(R9*1), Z7
+	VMOVDQU64        128(R10)(R9*1), Z8
+	VMOVDQU64        192(R10)(R9*1), Z9
+	VMOVDQU64        256(R10)(R9*1), Z10
+	VMOVDQU64        320(R10)(R9*1), Z11
+	VMOVDQU64        384(R10)(R9*1), Z12
+	VMOVDQU64        448(R10)(R9*1), Z13
+	VPMOVZXBD        (R11)(R9*1), Z14
+	VPMOVZXBD        16(R11)(R9*1), Z15
+	VCVTDQ2PS        Z14, Z14
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z3, Z14, Z14
+	VMULPS           Z4, Z15, Z15
+	VPXORD           Z17, Z17, Z17
+	VPDPBUSD.BCST    (R12), Z6, Z17
+	VPDPBUSD.BCST    4(R12), Z7, Z17
+	VPDPBUSD.BCST    8(R12), Z8, Z17
+	VPDPBUSD.BCST    12(R12), Z9, Z17
+	VPDPBUSD.BCST    16(R12), Z10, Z17
+	VPDPBUSD.BCST    20(R12), Z11, Z17
+	VPDPBUSD.BCST    24(R12), Z12, Z17
+	VPDPBUSD.BCST    28(R12), Z13, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS.BCST      32(R12), Z17, Z17
+	VFMADD231PS      Z17, Z14, Z5
+	VFMADD231PS.BCST 40(R12), Z15, Z5
+	ADDQ             $0x00000200, R10
+	ADDQ             $0x20, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R14
+	JNZ              block
+	SUBQ             $0x08, R13
+	JNZ              super
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z2, Z2
+	VMOVUPS          Z2, (R8)
+	VADDPS           (SI)(R11*1), Z5, Z5
+	VMOVUPS          Z5, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5kOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+
+super:
+	VCVTPH2PS (R11), Z0
+	VCVTPH2PS 32(R11), Z1
+	VCVTPH2PS (R11)(R9*1), Z4
+	VCVTPH2PS 32(R11)(R9*1), Z5
+	ADDQ      $0x40, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	PREFETCHT0       320(BX)(R9*1)
+	PREFETCHT0       384(BX)(R9*1)
+	PREFETCHT0       448(BX)(R9*1)
+	PREFETCHT0       512(BX)(R9*1)
+	ADDQ             $0x00000228, BX
+	VMOVDQU64        (R10), Z8
+	VMOVDQU64        64(R10), Z9
+	VMOVDQU64        128(R10), Z10
+	VMOVDQU64        192(R10), Z11
+	VMOVDQU64        256(R10), Z12
+	VMOVDQU64        320(R10), Z13
+	VMOVDQU64        384(R10), Z14
+	VMOVDQU64        448(R10), Z15
+	VPMOVZXBD        (R11), Z16
+	VPMOVZXBD        16(R11), Z17
+	VCVTDQ2PS        Z16, Z16
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z0, Z16, Z16
+	VMULPS           Z1, Z17, Z17
+	VPXORD           Z18, Z18, Z18
+	VPXORD           Z19, Z19, Z19
+	VPDPBUSD.BCST    (R12), Z8, Z18
+	VPDPBUSD.BCST    32(R12), Z8, Z19
+	VPDPBUSD.BCST    4(R12), Z9, Z18
+	VPDPBUSD.BCST    36(R12), Z9, Z19
+	VPDPBUSD.BCST    8(R12), Z10, Z18
+	VPDPBUSD.BCST    40(R12), Z10, Z19
+	VPDPBUSD.BCST    12(R12), Z11, Z18
+	VPDPBUSD.BCST    44(R12), Z11, Z19
+	VPDPBUSD.BCST    16(R12), Z12, Z18
+	VPDPBUSD.BCST    48(R12), Z12, Z19
+	VPDPBUSD.BCST    20(R12), Z13, Z18
+	VPDPBUSD.BCST    52(R12), Z13, Z19
+	VPDPBUSD.BCST    24(R12), Z14, Z18
+	VPDPBUSD.BCST    56(R12), Z14, Z19
+	VPDPBUSD.BCST    28(R12), Z15, Z18
+	VPDPBUSD.BCST    60(R12), Z15, Z19
+	VCVTDQ2PS        Z18, Z18
+	VMULPS.BCST      64(R12), Z18, Z18
+	VFMADD231PS      Z18, Z16, Z2
+	VFMADD231PS.BCST 80(R12), Z17, Z2
+	VCVTDQ2PS        Z19, Z19
+	VMULPS.BCST      68(R12), Z19, Z19
+	VFMADD231PS      Z19, Z16, Z3
+	VFMADD231PS.BCST 84(R12), Z17, Z3
+	VMOVDQU64        (R10)(R9*1), Z8
+	VMOVDQU64        64(R10)(R9*1), Z9
+	VMOVDQU64        128(R10)(R9*1), Z10
+	VMOVDQU64        192(R10)(R9*1), Z11
+	VMOVDQU64        256(R10)(R9*1), Z12
+	VMOVDQU64        320(R10)(R9*1), Z13
+	VMOVDQU64        384(R10)(R9*1), Z14
+	VMOVDQU64        448(R10)(R9*1), Z15
+	VPMOVZXBD        (R11)(R9*1), Z16
+	VPMOVZXBD        16(R11)(R9*1), Z17
+	VCVTDQ2PS        Z16, Z16
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z4, Z16, Z16
+	VMULPS           Z5, Z17, Z17
+	VPXORD           Z20, Z20, Z20
+	VPXORD           Z21, Z21, Z21
+	VPDPBUSD.BCST    (R12), Z8, Z20
+	VPDPBUSD.BCST    32(R12), Z8, Z21
+	VPDPBUSD.BCST    4(R12), Z9, Z20
+	VPDPBUSD.BCST    36(R12), Z9, Z21
+	VPDPBUSD.BCST    8(R12), Z10, Z20
+	VPDPBUSD.BCST    40(R12), Z10, Z21
+	VPDPBUSD.BCST    12(R12), Z11, Z20
+	VPDPBUSD.BCST    44(R12), Z11, Z21
+	VPDPBUSD.BCST    16(R12), Z12, Z20
+	VPDPBUSD.BCST    48(R12), Z12, Z21
+	VPDPBUSD.BCST    20(R12), Z13, Z20
+	VPDPBUSD.BCST    52(R12), Z13, Z21
+	VPDPBUSD.BCST    24(R12), Z14, Z20
+	VPDPBUSD.BCST    56(R12), Z14, Z21
+	VPDPBUSD.BCST    28(R12), Z15, Z20
+	VPDPBUSD.BCST    60(R12), Z15, Z21
+	VCVTDQ2PS        Z20, Z20
+	VMULPS.BCST      64(R12), Z20, Z20
+	VFMADD231PS      Z20, Z16, Z6
+	VFMADD231PS.BCST 80(R12), Z17, Z6
+	VCVTDQ2PS        Z21, Z21
+	VMULPS.BCST      68(R12), Z21, Z21
+	VFMADD231PS      Z21, Z16, Z7
+	VFMADD231PS.BCST 84(R12), Z17, Z7
+	ADDQ             $0x00000200, R10
+	ADDQ             $0x20, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R14
+	JNZ              block
+	SUBQ             $0x08, R13
+	JNZ              super
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z3, Z2, Z2
+	VADDPS           (SI), Z2, Z2
+	VMOVUPS          Z2, (R8)
+	VADDPS           Z7, Z6, Z6
+	VADDPS           (SI)(R11*1), Z6, Z6
+	VMOVUPS          Z6, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
@@ -27983,175 +29891,473 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q6kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kOneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q6kOneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z0, Z0, Z0
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z1, Z1, Z1
 
 super:
-	VCVTPH2PS (R9), Z1
-	ADDQ      $0x20, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z0
+	ADDQ      $0x20, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    4352(R8)
-	PREFETCHT0    4416(R8)
-	PREFETCHT0    4480(R8)
-	PREFETCHT0    4544(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z2
-	VMOVDQU64     64(R8), Z3
-	VMOVDQU64     128(R8), Z4
-	VMOVDQU64     192(R8), Z5
-	VMOVDQU64     256(R8), Z6
-	VMOVDQU64     320(R8), Z7
-	VMOVDQU64     384(R8), Z8
-	VMOVDQU64     448(R8), Z9
-	VPMOVSXBD     (R9), Z10
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	ADDQ          $0x00000224, BX
+	VMOVDQU64     (R9), Z2
+	VMOVDQU64     64(R9), Z3
+	VMOVDQU64     128(R9), Z4
+	VMOVDQU64     192(R9), Z5
+	VMOVDQU64     256(R9), Z6
+	VMOVDQU64     320(R9), Z7
+	VMOVDQU64     384(R9), Z8
+	VMOVDQU64     448(R9), Z9
+	VPMOVSXBD     (R10), Z10
 	VCVTDQ2PS     Z10, Z10
-	VPMOVSXBD     16(R9), Z11
+	VPMOVSXBD     16(R10), Z11
 	VCVTDQ2PS     Z11, Z11
-	VPBROADCASTD  36(R10), Z12
-	VPBROADCASTD  40(R10), Z13
-	VPDPBUSD.BCST (R10), Z2, Z12
-	VPDPBUSD.BCST 16(R10), Z6, Z13
-	VPDPBUSD.BCST 4(R10), Z3, Z12
-	VPDPBUSD.BCST 20(R10), Z7, Z13
-	VPDPBUSD.BCST 8(R10), Z4, Z12
-	VPDPBUSD.BCST 24(R10), Z8, Z13
-	VPDPBUSD.BCST 12(R10), Z5, Z12
-	VPDPBUSD.BCST 28(R10), Z9, Z13
+	VPBROADCASTD  36(R11), Z12
+	VPBROADCASTD  40(R11), Z13
+	VPDPBUSD.BCST (R11), Z2, Z12
+	VPDPBUSD.BCST 16(R11), Z6, Z13
+	VPDPBUSD.BCST 4(R11), Z3, Z12
+	VPDPBUSD.BCST 20(R11), Z7, Z13
+	VPDPBUSD.BCST 8(R11), Z4, Z12
+	VPDPBUSD.BCST 24(R11), Z8, Z13
+	VPDPBUSD.BCST 12(R11), Z5, Z12
+	VPDPBUSD.BCST 28(R11), Z9, Z13
 	VCVTDQ2PS     Z12, Z12
 	VCVTDQ2PS     Z13, Z13
 	VMULPS        Z10, Z12, Z12
 	VFMADD231PS   Z13, Z11, Z12
-	VMULPS.BCST   32(R10), Z12, Z12
-	VFMADD231PS   Z12, Z1, Z0
-	ADDQ          $0x00000200, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x0000002c, R10
-	DECQ          R12
+	VMULPS.BCST   32(R11), Z12, Z12
+	VFMADD231PS   Z12, Z0, Z1
+	ADDQ          $0x00000200, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x0000002c, R11
+	DECQ          R13
 	JNZ           block
-	SUBQ          $0x08, R11
+	SUBQ          $0x08, R12
 	JNZ           super
-	VADDPS        (BX), Z0, Z0
-	VMOVUPS       Z0, (DI)
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
 	RET
 
-// func q6kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q6kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kOneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q6kOneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z0, Z0, Z0
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
 
 super:
-	VCVTPH2PS (R9), Z2
-	ADDQ      $0x20, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z0
+	ADDQ      $0x20, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    4352(R8)
-	PREFETCHT0    4416(R8)
-	PREFETCHT0    4480(R8)
-	PREFETCHT0    4544(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z3
-	VMOVDQU64     64(R8), Z4
-	VMOVDQU64     128(R8), Z5
-	VMOVDQU64     192(R8), Z6
-	VMOVDQU64     256(R8), Z7
-	VMOVDQU64     320(R8), Z8
-	VMOVDQU64     384(R8), Z9
-	VMOVDQU64     448(R8), Z10
-	VPMOVSXBD     (R9), Z11
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	ADDQ          $0x00000224, BX
+	VMOVDQU64     (R9), Z3
+	VMOVDQU64     64(R9), Z4
+	VMOVDQU64     128(R9), Z5
+	VMOVDQU64     192(R9), Z6
+	VMOVDQU64     256(R9), Z7
+	VMOVDQU64     320(R9), Z8
+	VMOVDQU64     384(R9), Z9
+	VMOVDQU64     448(R9), Z10
+	VPMOVSXBD     (R10), Z11
 	VCVTDQ2PS     Z11, Z11
-	VPMOVSXBD     16(R9), Z12
+	VPMOVSXBD     16(R10), Z12
 	VCVTDQ2PS     Z12, Z12
-	VPBROADCASTD  72(R10), Z13
-	VPBROADCASTD  80(R10), Z14
-	VPBROADCASTD  76(R10), Z15
-	VPBROADCASTD  84(R10), Z16
-	VPDPBUSD.BCST (R10), Z3, Z13
-	VPDPBUSD.BCST 16(R10), Z7, Z14
-	VPDPBUSD.BCST 32(R10), Z3, Z15
-	VPDPBUSD.BCST 48(R10), Z7, Z16
-	VPDPBUSD.BCST 4(R10), Z4, Z13
-	VPDPBUSD.BCST 20(R10), Z8, Z14
-	VPDPBUSD.BCST 36(R10), Z4, Z15
-	VPDPBUSD.BCST 52(R10), Z8, Z16
-	VPDPBUSD.BCST 8(R10), Z5, Z13
-	VPDPBUSD.BCST 24(R10), Z9, Z14
-	VPDPBUSD.BCST 40(R10), Z5, Z15
-	VPDPBUSD.BCST 56(R10), Z9, Z16
-	VPDPBUSD.BCST 12(R10), Z6, Z13
-	VPDPBUSD.BCST 28(R10), Z10, Z14
-	VPDPBUSD.BCST 44(R10), Z6, Z15
-	VPDPBUSD.BCST 60(R10), Z10, Z16
+	VPBROADCASTD  72(R11), Z13
+	VPBROADCASTD  80(R11), Z14
+	VPBROADCASTD  76(R11), Z15
+	VPBROADCASTD  84(R11), Z16
+	VPDPBUSD.BCST (R11), Z3, Z13
+	VPDPBUSD.BCST 16(R11), Z7, Z14
+	VPDPBUSD.BCST 32(R11), Z3, Z15
+	VPDPBUSD.BCST 48(R11), Z7, Z16
+	VPDPBUSD.BCST 4(R11), Z4, Z13
+	VPDPBUSD.BCST 20(R11), Z8, Z14
+	VPDPBUSD.BCST 36(R11), Z4, Z15
+	VPDPBUSD.BCST 52(R11), Z8, Z16
+	VPDPBUSD.BCST 8(R11), Z5, Z13
+	VPDPBUSD.BCST 24(R11), Z9, Z14
+	VPDPBUSD.BCST 40(R11), Z5, Z15
+	VPDPBUSD.BCST 56(R11), Z9, Z16
+	VPDPBUSD.BCST 12(R11), Z6, Z13
+	VPDPBUSD.BCST 28(R11), Z10, Z14
+	VPDPBUSD.BCST 44(R11), Z6, Z15
+	VPDPBUSD.BCST 60(R11), Z10, Z16
 	VCVTDQ2PS     Z13, Z13
 	VCVTDQ2PS     Z14, Z14
 	VMULPS        Z11, Z13, Z13
 	VFMADD231PS   Z14, Z12, Z13
-	VMULPS.BCST   64(R10), Z13, Z13
-	VFMADD231PS   Z13, Z2, Z0
+	VMULPS.BCST   64(R11), Z13, Z13
+	VFMADD231PS   Z13, Z0, Z1
 	VCVTDQ2PS     Z15, Z15
 	VCVTDQ2PS     Z16, Z16
 	VMULPS        Z11, Z15, Z15
 	VFMADD231PS   Z16, Z12, Z15
-	VMULPS.BCST   68(R10), Z15, Z15
-	VFMADD231PS   Z15, Z2, Z1
-	ADDQ          $0x00000200, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x00000058, R10
-	DECQ          R12
+	VMULPS.BCST   68(R11), Z15, Z15
+	VFMADD231PS   Z15, Z0, Z2
+	ADDQ          $0x00000200, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x00000058, R11
+	DECQ          R13
 	JNZ           block
-	SUBQ          $0x08, R11
+	SUBQ          $0x08, R12
 	JNZ           super
-	VADDPS        Z1, Z0, Z0
-	VADDPS        (BX), Z0, Z0
-	VMOVUPS       Z0, (DI)
+	VADDPS        Z2, Z1, Z1
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q6kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q6kOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z3, Z3, Z3
+
+super:
+	VCVTPH2PS (R11), Z0
+	VCVTPH2PS (R11)(R9*1), Z2
+	ADDQ      $0x20, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	PREFETCHT0    320(BX)(R9*1)
+	PREFETCHT0    384(BX)(R9*1)
+	PREFETCHT0    448(BX)(R9*1)
+	PREFETCHT0    512(BX)(R9*1)
+	ADDQ          $0x00000224, BX
+	VMOVDQU64     (R10), Z4
+	VMOVDQU64     64(R10), Z5
+	VMOVDQU64     128(R10), Z6
+	VMOVDQU64     192(R10), Z7
+	VMOVDQU64     256(R10), Z8
+	VMOVDQU64     320(R10), Z9
+	VMOVDQU64     384(R10), Z10
+	VMOVDQU64     448(R10), Z11
+	VPMOVSXBD     (R11), Z12
+	VCVTDQ2PS     Z12, Z12
+	VPMOVSXBD     16(R11), Z13
+	VCVTDQ2PS     Z13, Z13
+	VPBROADCASTD  36(R12), Z14
+	VPBROADCASTD  40(R12), Z15
+	VPDPBUSD.BCST (R12), Z4, Z14
+	VPDPBUSD.BCST 16(R12), Z8, Z15
+	VPDPBUSD.BCST 4(R12), Z5, Z14
+	VPDPBUSD.BCST 20(R12), Z9, Z15
+	VPDPBUSD.BCST 8(R12), Z6, Z14
+	VPDPBUSD.BCST 24(R12), Z10, Z15
+	VPDPBUSD.BCST 12(R12), Z7, Z14
+	VPDPBUSD.BCST 28(R12), Z11, Z15
+	VCVTDQ2PS     Z14, Z14
+	VCVTDQ2PS     Z15, Z15
+	VMULPS        Z12, Z14, Z14
+	VFMADD231PS   Z15, Z13, Z14
+	VMULPS.BCST   32(R12), Z14, Z14
+	VFMADD231PS   Z14, Z0, Z1
+	VMOVDQU64     (R10)(R9*1), Z4
+	VMOVDQU64     64(R10)(R9*1), Z5
+	VMOVDQU64     128(R10)(R9*1), Z6
+	VMOVDQU64     192(R10)(R9*1), Z7
+	VMOVDQU64     256(R10)(R9*1), Z8
+	VMOVDQU64     320(R10)(R9*1), Z9
+	VMOVDQU64     384(R10)(R9*1), Z10
+	VMOVDQU64     448(R10)(R9*1), Z11
+	VPMOVSXBD     (R11)(R9*1), Z12
+	VCVTDQ2PS     Z12, Z12
+	VPMOVSXBD     16(R11)(R9*1), Z13
+	VCVTDQ2PS     Z13, Z13
+	VPBROADCASTD  36(R12), Z14
+	VPBROADCASTD  40(R12), Z15
+	VPDPBUSD.BCST (R12), Z4, Z14
+	VPDPBUSD.BCST 16(R12), Z8, Z15
+	VPDPBUSD.BCST 4(R12), Z5, Z14
+	VPDPBUSD.BCST 20(R12), Z9, Z15
+	VPDPBUSD.BCST 8(R12), Z6, Z14
+	VPDPBUSD.BCST 24(R12), Z10, Z15
+	VPDPBUSD.BCST 12(R12), Z7, Z14
+	VPDPBUSD.BCST 28(R12), Z11, Z15
+	VCVTDQ2PS     Z14, Z14
+	VCVTDQ2PS     Z15, Z15
+	VMULPS        Z12, Z14, Z14
+	VFMADD231PS   Z15, Z13, Z14
+	VMULPS.BCST   32(R12), Z14, Z14
+	VFMADD231PS   Z14, Z2, Z3
+	ADDQ          $0x00000200, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x0000002c, R12
+	DECQ          R14
+	JNZ           block
+	SUBQ          $0x08, R13
+	JNZ           super
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
+	VADDPS        (SI)(R11*1), Z3, Z3
+	VMOVUPS       Z3, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q6kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q6kOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+
+super:
+	VCVTPH2PS (R11), Z0
+	VCVTPH2PS (R11)(R9*1), Z3
+	ADDQ      $0x20, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	PREFETCHT0    320(BX)(R9*1)
+	PREFETCHT0    384(BX)(R9*1)
+	PREFETCHT0    448(BX)(R9*1)
+	PREFETCHT0    512(BX)(R9*1)
+	ADDQ          $0x00000224, BX
+	VMOVDQU64     (R10), Z6
+	VMOVDQU64     64(R10), Z7
+	VMOVDQU64     128(R10), Z8
+	VMOVDQU64     192(R10), Z9
+	VMOVDQU64     256(R10), Z10
+	VMOVDQU64     320(R10), Z11
+	VMOVDQU64     384(R10), Z12
+	VMOVDQU64     448(R10), Z13
+	VPMOVSXBD     (R11), Z14
+	VCVTDQ2PS     Z14, Z14
+	VPMOVSXBD     16(R11), Z15
+	VCVTDQ2PS     Z15, Z15
+	VPBROADCASTD  72(R12), Z16
+	VPBROADCASTD  80(R12), Z17
+	VPBROADCASTD  76(R12), Z18
+	VPBROADCASTD  84(R12), Z19
+	VPDPBUSD.BCST (R12), Z6, Z16
+	VPDPBUSD.BCST 16(R12), Z10, Z17
+	VPDPBUSD.BCST 32(R12), Z6, Z18
+	VPDPBUSD.BCST 48(R12), Z10, Z19
+	VPDPBUSD.BCST 4(R12), Z7, Z16
+	VPDPBUSD.BCST 20(R12), Z11, Z17
+	VPDPBUSD.BCST 36(R12), Z7, Z18
+	VPDPBUSD.BCST 52(R12), Z11, Z19
+	VPDPBUSD.BCST 8(R12), Z8, Z16
+	VPDPBUSD.BCST 24(R12), Z12, Z17
+	VPDPBUSD.BCST 40(R12), Z8, Z18
+	VPDPBUSD.BCST 56(R12), Z12, Z19
+	VPDPBUSD.BCST 12(R12), Z9, Z16
+	VPDPBUSD.BCST 28(R12), Z13, Z17
+	VPDPBUSD.BCST 44(R12), Z9, Z18
+	VPDPBUSD.BCST 60(R12), Z13, Z19
+	VCVTDQ2PS     Z16, Z16
+	VCVTDQ2PS     Z17, Z17
+	VMULPS        Z14, Z16, Z16
+	VFMADD231PS   Z17, Z15, Z16
+	VMULPS.BCST   64(R12), Z16, Z16
+	VFMADD231PS   Z16, Z0, Z1
+	VCVTDQ2PS     Z18, Z18
+	VCVTDQ2PS     Z19, Z19
+	VMULPS        Z14, Z18, Z18
+	VFMADD231PS   Z19, Z15, Z18
+	VMULPS.BCST   68(R12), Z18, Z18
+	VFMADD231PS   Z18, Z0, Z2
+	VMOVDQU64     (R10)(R9*1), Z6
+	VMOVDQU64     64(R10)(R9*1), Z7
+	VMOVDQU64     128(R10)(R9*1), Z8
+	VMOVDQU64     192(R10)(R9*1), Z9
+	VMOVDQU64     256(R10)(R9*1), Z10
+	VMOVDQU64     320(R10)(R9*1), Z11
+	VMOVDQU64     384(R10)(R9*1), Z12
+	VMOVDQU64     448(R10)(R9*1), Z13
+	VPMOVSXBD     (R11)(R9*1), Z14
+	VCVTDQ2PS     Z14, Z14
+	VPMOVSXBD     16(R11)(R9*1), Z15
+	VCVTDQ2PS     Z15, Z15
+	VPBROADCASTD  72(R12), Z16
+	VPBROADCASTD  80(R12), Z17
+	VPBROADCASTD  76(R12), Z18
+	VPBROADCASTD  84(R12), Z19
+	VPDPBUSD.BCST (R12), Z6, Z16
+	VPDPBUSD.BCST 16(R12), Z10, Z17
+	VPDPBUSD.BCST 32(R12), Z6, Z18
+	VPDPBUSD.BCST 48(R12), Z10, Z19
+	VPDPBUSD.BCST 4(R12), Z7, Z16
+	VPDPBUSD.BCST 20(R12), Z11, Z17
+	VPDPBUSD.BCST 36(R12), Z7, Z18
+	VPDPBUSD.BCST 52(R12), Z11, Z19
+	VPDPBUSD.BCST 8(R12), Z8, Z16
+	VPDPBUSD.BCST 24(R12), Z12, Z17
+	VPDPBUSD.BCST 40(R12), Z8, Z18
+	VPDPBUSD.BCST 56(R12), Z12, Z19
+	VPDPBUSD.BCST 12(R12), Z9, Z16
+	VPDPBUSD.BCST 28(R12), Z13, Z17
+	VPDPBUSD.BCST 44(R12), Z9, Z18
+	VPDPBUSD.BCST 60(R12), Z13, Z19
+	VCVTDQ2PS     Z16, Z16
+	VCVTDQ2PS     Z17, Z17
+	VMULPS        Z14, Z16, Z16
+	VFMADD231PS   Z17, Z15, Z16
+	VMULPS.BCST   64(R12), Z16, Z16
+	VFMADD231PS   Z16, Z3, Z4
+	VCVTDQ2PS     Z18, Z18
+	VCVTDQ2PS     Z19, Z19
+	VMULPS        Z14, Z18, Z18
+	VFMADD231PS   Z19, Z15, Z18
+	VMULPS.BCST   68(R12), Z18, Z18
+	VFMADD231PS   Z18, Z3, Z5
+	ADDQ          $0x00000200, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x00000058, R12
+	DECQ          R14
+	JNZ           block
+	SUBQ          $0x08, R13
+	JNZ           super
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        Z2, Z1, Z1
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
+	VADDPS        Z5, Z4, Z4
+	VADDPS        (SI)(R11*1), Z4, Z4
+	VMOVUPS       Z4, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER

@@ -179,6 +179,52 @@ func (s Subject) expert(dt tensor.DType, x, up, upB, down, downB []float32) (y, 
 	return y, tol
 }
 
+// join tests, of devices that have it, rows side by side, whole rows, and rows by number, of what was
+// written and of norms.
+func (s Subject) join(t *testing.T) {
+	for _, width := range []int{1, 33, 64, 300} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			bench := s.open(t, spec(), limits(spec()))
+			joiner, ok := bench.dev.(model.Joiner)
+			if !ok {
+				t.Skip("no model.Joiner")
+			}
+			const rows = 3
+			x, y := bench.normal(rows*width, 1), bench.normal(rows*width, 1)
+			from, normed, both, whole := bench.buf(0, width, x), bench.buf(0, width, nil), bench.buf(0, 2*width, nil), bench.buf(0, width, nil)
+			sum, ones := bench.buf(0, width, y), bench.vector(slices.Repeat([]float32{1}, width), width)
+			numbers := [][]int32{nil, {2, 0, 2}}
+			bench.begin(rows)
+			bench.dev.Write(from, x)
+			bench.dev.Write(sum, y)
+			bench.dev.AddNorm(normed, sum, nil, ones)
+			norms := bench.dev.Read(normed)
+			for _, index := range numbers {
+				joiner.Join(both, width, from, index)
+				joiner.Join(both, 0, normed, nil)
+				var want []float32
+				for i := range rows {
+					row := i
+					if index != nil {
+						row = int(index[i])
+					}
+					want = slices.Concat(want, norms[i*width:][:width], s.acts(x[row*width:][:width]))
+				}
+				near(t, fmt.Sprint("side by side, ", index), bench.dev.Read(both), wide(want), make([]float64, len(want)))
+				joiner.Join(whole, 0, from, index)
+				picked := slices.Clone(x)
+				if index != nil {
+					picked = slices.Concat(x[2*width:], x[:width], x[2*width:])
+				}
+				near(t, fmt.Sprint("whole, ", index), bench.dev.Read(whole), wide(picked), make([]float64, len(x)))
+			}
+			joiner.Join(whole, 0, normed, nil)
+			near(t, "a norm", bench.dev.Read(whole), wide(norms), make([]float64, len(x)))
+			bench.end()
+		})
+	}
+}
+
 // choose selects the tokens whose logits are wanted, all at once and in parts.
 func (s Subject) choose(t *testing.T) {
 	sp := spec()

@@ -71,6 +71,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("Route", s.route)
 	t.Run("Experts", s.experts)
 	t.Run("Select", s.choose)
+	t.Run("Join", s.join)
 	t.Run("Sample", s.sample)
 	t.Run("Score", s.score)
 	t.Run("Pending", s.pending)

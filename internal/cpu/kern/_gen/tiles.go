@@ -120,35 +120,128 @@ func tile512(f family, T int) {
 	end()
 }
 
-// oneRow512 writes a kernel of many row groups × 1, one behind the other, size bytes each,
-// whose biases are step bytes apart; with fine, the tile has a row of residuals too.
-func oneRow512(f family, fine bool) {
-	name, T := f.name+"OneRowAVX512", 1
-	doc := "multiplies row groups with a tile of 1 row; see tileGo."
+// rowStreams are the numbers of streams that the kernels for one row read: of row groups far apart,
+// side by side.
+var rowStreams = []int{1, 2}
+
+// oneRowName is the name of a kernel of many row groups × 1.
+func (f family) oneRowName(isa isa, fine bool, streams int) string {
+	kind := ""
 	if fine {
-		name, T = f.name+"OneRowFineAVX512", 2
-		doc = "multiplies row groups with a tile of 1 row and its residuals; see tileGo."
+		kind = "Fine"
 	}
-	function(name, "func(w, a *byte, nb, groups, size int, bias *float32, step int, y *float32)", doc)
-	base, groups, size, bias, step, y := param("w"), param("groups"), param("size"), param("bias"), param("step"), param("y")
-	tab := f.table512()
+	return fmt.Sprintf("%sOneRow%s%d%s", f.name, kind, streams, isa.name)
+}
+
+// A stream is where a kernel for one row reads: from the group of its loop on, or so many bytes
+// behind it.
+type stream struct {
+	apart reg.GPVirtual
+	first bool
+}
+
+// at returns what lies at base + disp of the first stream.
+func (s stream) at(base reg.GPVirtual) place {
+	return func(disp int) Mem {
+		if s.first {
+			return Mem{Base: base, Disp: disp}
+		}
+		return Mem{Base: base, Index: s.apart, Scale: 1, Disp: disp}
+	}
+}
+
+// A place is memory from an address on.
+type place func(disp int) Mem
+
+// oneRow writes a kernel of many row groups × 1, size bytes each, one behind the other in each
+// stream, and groups in each; those of the second stream lie behind those of the first. Their
+// biases are step bytes apart; with fine, the tile has a row of residuals too. Every block asks
+// for as many bytes as it reads, ahead bytes behind these.
+func oneRow(isa isa, f family, fine bool, streams int) {
+	T, doc := 1, ""
+	if fine {
+		T, doc = 2, " and its residuals"
+	}
+	function(f.oneRowName(isa, fine, streams), "func(w, a *byte, nb, groups, size, ahead int, bias *float32, step int, y *float32)",
+		fmt.Sprintf("multiplies %d times so many row groups with a tile of 1 row%s; see tileGo.", streams, doc))
+	base, groups, size, far := param("w"), param("groups"), param("size"), param("ahead")
+	bias, step, y := param("bias"), param("step"), param("y")
+	ADDQ(base, far)
+	places := []stream{{first: true}}
+	var apartY, apartBias reg.GPVirtual
+	if streams == 2 {
+		apart := GP64()
+		MOVQ(groups, apart)
+		IMULQ(size, apart)
+		places = append(places, stream{apart: apart})
+	}
+	body := f.body512(T, places)
 	Label("group")
 	w, s, a, nb := GP64(), GP64(), param("a"), param("nb")
 	MOVQ(base, w)
 	IMUL3Q(U32(f.quantBytes()), nb, s)
 	ADDQ(base, s)
-	acc := f.group512(T, w, s, a, nb, size, tab)
-	for t := 1; t < T; t++ {
-		VADDPS(acc[t], acc[0], acc[0])
+	acc := body(w, s, a, nb, far)
+	if streams == 2 {
+		apartY, apartBias = param("groups"), param("groups")
+		IMULQ(step, apartBias)
+		SHLQ(Imm(6), apartY)
 	}
-	VADDPS(Mem{Base: bias}, acc[0], acc[0])
-	VMOVUPS(acc[0], Mem{Base: y})
+	for i, rows := range acc {
+		for _, row := range rows[1:] {
+			VADDPS(row, rows[0], rows[0])
+		}
+		VADDPS(stream{apartBias, i == 0}.at(bias)(0), rows[0], rows[0])
+		VMOVUPS(rows[0], stream{apartY, i == 0}.at(y)(0))
+	}
 	ADDQ(size, base)
 	ADDQ(step, bias)
 	ADDQ(Imm(64), y)
 	DECQ(groups)
 	JNZ(LabelRef("group"))
 	end()
+}
+
+// blockBytes is what a block takes of a row group, all in all.
+func (f family) blockBytes() int { return f.quantBytes() + f.scaleBytes() + f.headBytes()/8 }
+
+// fetch asks for what a block takes, far from its streams, and moves on.
+func (f family) fetch(places []stream, far reg.GPVirtual) {
+	for _, place := range places {
+		for i := 0; i < f.blockBytes(); i += 64 {
+			PREFETCHT0(place.at(far)(i))
+		}
+	}
+	ADDQ(U32(f.blockBytes()), far)
+}
+
+// body512 returns what writes a row group of each stream × T: sums [stream][row].
+func (f family) body512(T int, places []stream) func(w, s, a, nb, far reg.GPVirtual) [][]reg.VecVirtual {
+	tab := f.table512()
+	return func(w, s, a, nb, far reg.GPVirtual) [][]reg.VecVirtual {
+		acc := make([][]reg.VecVirtual, len(places))
+		d, dmin := make([]reg.VecVirtual, len(places)), make([]reg.VecVirtual, len(places))
+		for i := range places {
+			d[i], dmin[i] = ZMM(), ZMM()
+			for range T {
+				acc[i] = append(acc[i], ZMM())
+			}
+			for _, v := range acc[i] {
+				VXORPS(v, v, v)
+			}
+		}
+		f.loops("", w, s, a, nb, T, func() {
+			for i, place := range places {
+				f.head512(place.at(s), d[i], dmin[i])
+			}
+		}, func() {
+			f.fetch(places, far)
+			for i, place := range places {
+				f.block512(T, a, place.at(w), place.at(s), tab, d[i], dmin[i], acc[i])
+			}
+		})
+		return acc
+	}
 }
 
 // table512 loads the quants of nibbles.
@@ -168,30 +261,38 @@ func (f family) group512(T int, w, s, a, nb, next reg.GPVirtual, tab reg.VecVirt
 		acc[t] = ZMM()
 		VXORPS(acc[t], acc[t], acc[t])
 	}
-	d, dmin := ZMM(), ZMM()
-	f.loops("", w, s, a, nb, T, func() {
-		VCVTPH2PS(Mem{Base: s}, d)
-		if f.kind == k45 {
-			VCVTPH2PS(Mem{Base: s, Disp: 32}, dmin)
-		}
-	}, func() {
+	d, dmin, here := ZMM(), ZMM(), stream{first: true}
+	f.loops("", w, s, a, nb, T, func() { f.head512(here.at(s), d, dmin) }, func() {
 		for i := 0; i < f.quantBytes(); i += 64 {
 			PREFETCHT0(Mem{Base: w, Disp: ahead + i})
 		}
 		PREFETCHT0(Mem{Base: s, Index: next, Scale: 1})
-		q := f.unpack512(w, tab)
-		if f.kind == k6 {
-			tokens6(T, s, a, q, d, acc)
-			return
-		}
-		sc, mn := f.scales512(s, d, dmin)
-		if f.kind == e8m0 {
-			tokensE8M0(T, a, q, sc, acc)
-			return
-		}
-		f.tokens512(T, a, q, sc, mn, acc)
+		f.block512(T, a, here.at(w), here.at(s), tab, d, dmin, acc)
 	})
 	return acc
+}
+
+// head512 loads the scales that eight blocks of a K-quant share.
+func (f family) head512(s place, d, dmin reg.VecVirtual) {
+	VCVTPH2PS(s(0), d)
+	if f.kind == k45 {
+		VCVTPH2PS(s(32), dmin)
+	}
+}
+
+// block512 adds a block's products with T rows.
+func (f family) block512(T int, a reg.GPVirtual, w, s place, tab, d, dmin reg.VecVirtual, acc []reg.VecVirtual) {
+	q := f.unpack512(w, tab)
+	if f.kind == k6 {
+		tokens6(T, a, s, q, d, acc)
+		return
+	}
+	sc, mn := f.scales512(s, d, dmin)
+	if f.kind == e8m0 {
+		tokensE8M0(T, a, q, sc, acc)
+		return
+	}
+	f.tokens512(T, a, q, sc, mn, acc)
 }
 
 // tileT are the rows of the kernels for one row group.
@@ -367,17 +468,17 @@ func pair512(f family, T int, fine bool) {
 }
 
 // unpack512 loads the quants of a block as bytes, word by word of the activations.
-func (f family) unpack512(w reg.GPVirtual, tab reg.VecVirtual) (q [8]reg.VecVirtual) {
+func (f family) unpack512(w place, tab reg.VecVirtual) (q [8]reg.VecVirtual) {
 	for i := range q {
 		q[i] = ZMM()
 	}
 	for z := range 8 {
 		if f.lut == nil {
-			VMOVDQU64(Mem{Base: w, Disp: 64 * z}, q[z])
+			VMOVDQU64(w(64*z), q[z])
 			continue
 		}
 		if z < 4 {
-			VMOVDQU64(Mem{Base: w, Disp: 64 * z}, q[z])
+			VMOVDQU64(w(64*z), q[z])
 			VPSRLW(Imm(4), q[z], q[z+4])
 			VPERMB(tab, q[z], q[z])
 			VPERMB(tab, q[z+4], q[z+4])
@@ -386,23 +487,23 @@ func (f family) unpack512(w reg.GPVirtual, tab reg.VecVirtual) (q [8]reg.VecVirt
 	return q
 }
 
-func (f family) scales512(s reg.GPVirtual, d, dmin reg.VecVirtual) (sc, mn reg.VecVirtual) {
+func (f family) scales512(s place, d, dmin reg.VecVirtual) (sc, mn reg.VecVirtual) {
 	sc = ZMM()
 	switch f.kind {
 	case e8m0:
-		VPMOVZXBD(Mem{Base: s}, sc)
+		VPMOVZXBD(s(0), sc)
 		VPSLLD(Imm(23), sc, sc)
 		VPADDD_BCST(magicE8M0, sc, sc) // see tokensE8M0
 	case half:
-		VCVTPH2PS(Mem{Base: s}, sc)
+		VCVTPH2PS(s(0), sc)
 	case halfMin:
 		mn = ZMM()
-		VCVTPH2PS(Mem{Base: s}, sc)
-		VCVTPH2PS(Mem{Base: s, Disp: 32}, mn)
+		VCVTPH2PS(s(0), sc)
+		VCVTPH2PS(s(32), mn)
 	case k45:
 		mn = ZMM()
-		VPMOVZXBD(Mem{Base: s}, sc)
-		VPMOVZXBD(Mem{Base: s, Disp: 16}, mn)
+		VPMOVZXBD(s(0), sc)
+		VPMOVZXBD(s(16), mn)
 		VCVTDQ2PS(sc, sc)
 		VCVTDQ2PS(mn, mn)
 		VMULPS(d, sc, sc)
@@ -465,11 +566,11 @@ func interleave(T int, a reg.GPVirtual, q [8]reg.VecVirtual, start, use func(t i
 }
 
 // tokens6 is tokens512 for a scale per half block.
-func tokens6(T int, s, a reg.GPVirtual, q [8]reg.VecVirtual, d reg.VecVirtual, acc []reg.VecVirtual) {
+func tokens6(T int, a reg.GPVirtual, s place, q [8]reg.VecVirtual, d reg.VecVirtual, acc []reg.VecVirtual) {
 	var sc [2]reg.VecVirtual
 	for h := range sc {
 		sc[h] = ZMM()
-		VPMOVSXBD(Mem{Base: s, Disp: 16 * h}, sc[h])
+		VPMOVSXBD(s(16*h), sc[h])
 		VCVTDQ2PS(sc[h], sc[h])
 	}
 	var sum [2][2]reg.VecVirtual
