@@ -395,7 +395,7 @@ func (j *Job) endLoop() {
 		}()
 	}
 	patience := time.After(lostAfter)
-	// Whoever is not ready by then closes its box itself, later.
+	// A call that has not ended by then closes its tools itself, later.
 	for range j.answers {
 		select {
 		case <-closed:

@@ -46,7 +46,7 @@ func (f *Forest) PNG(dst io.Writer) error { return writePNG(dst, f.width(), f.he
 
 func (f *Forest) draw(canvas canvas) {
 	top := canvas.background(f.Title) - 4
-	// The zone and nothing are on the axis whatever the effects are.
+	// The axis holds 0 and the zone around it whatever the effects are.
 	values := []float64{-f.Zone, f.Zone, 0}
 	labels := vg.Length(60)
 	for _, effect := range f.Effects {

@@ -162,7 +162,7 @@ func (e *Experiment) server(ctx context.Context, grid Grid, serve Object, explor
 		runs, err := explore(ctx, measurer, serve, bench)
 		all = append(all, runs...)
 		own := e.folder(serve, bench, "failure") + ".json"
-		// What failed before and does not any more is not left beside the results.
+		// The note of an earlier failure goes once the combination succeeds.
 		switch _, dead := errors.AsType[*ServerError](err); {
 		case err == nil:
 			if err := e.forget(own); err != nil {
