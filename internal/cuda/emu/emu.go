@@ -27,8 +27,9 @@
 //   - Copies of boxes (cp.async.bulk.tensor) land when nothing else happens in the block: the last one
 //     first, and in blocks that begin with their first warp three at a time, in order. A wait for an
 //     mbarrier that is in vain says so at once. What copies bring may be touched by warps that have
-//     waited for their mbarrier's phase, and they may touch only what all others are done with. mbarriers need a barrier behind their making, fewer
-//     arrivals than they were told are a hang, more are faults.
+//     waited for their mbarrier's phase, and they may touch only what all others are done with.
+//     mbarriers need a barrier behind their making, fewer arrivals than they were told are a hang, more
+//     are faults.
 //   - wgmma is computed when its group is waited for. That its registers are left alone until then, and
 //     fenced before, is settled by ModuleLoad.
 //   - Collective instructions (shfl, vote, mma, ldmatrix, barriers) with lanes missing are faults.
