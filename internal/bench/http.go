@@ -149,54 +149,54 @@ func (h *HTTP) Do(ctx context.Context, query *dataset.Query, sample *Sample, beg
 	h.exchanges.Put(exchange)
 }
 
-// attempts sends the request of x and reads its response, on a new connection again if
+// attempts sends the request of an exchange and reads its response, on a new connection again if
 // an idle one turned out to be closed: that is no fault of the server. The compiled
 // client tries again on every error of the connection, its clock starting anew.
-func (h *HTTP) attempts(ctx context.Context, x *exchange) error {
+func (h *HTTP) attempts(ctx context.Context, exchange *exchange) error {
 	fresh := h.setup.Profile.plain()
 	for attempt := 1; ; attempt++ {
 		conn, err := h.dialer.get(ctx, fresh)
 		stale := false
 		if err == nil {
 			stale = conn.reused // afterwards conn may be another's
-			err = h.roundTrip(ctx, conn, x)
+			err = h.roundTrip(ctx, conn, exchange)
 		}
 		// Once a byte of the response has come it may not be sent again: the server has begun.
 		again := stale || (h.setup.Profile == VLLMRust && attempt < rustAttempts)
 		if err != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err == nil || x.response.Began || !again {
+		if err == nil || exchange.response.Began || !again {
 			return err
 		}
 		fresh = true
-		x.response.Reset()
+		exchange.response.Reset()
 		if !stale {
-			x.stream.sample.Sent = time.Since(x.stream.began)
+			exchange.stream.sample.Sent = time.Since(exchange.stream.began)
 		}
 	}
 }
 
-// roundTrip carries x over conn, and keeps conn if it can carry another.
-func (h *HTTP) roundTrip(ctx context.Context, conn *connection, x *exchange) error {
+// roundTrip carries an exchange over conn, and keeps conn if it can carry another.
+func (h *HTTP) roundTrip(ctx context.Context, conn *connection, exchange *exchange) error {
 	if err := conn.SetDeadline(time.Now().Add(requestLimit)); err != nil {
 		conn.Close()
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(past) })
-	_, failed := conn.Write(*x.request)
+	_, failed := conn.Write(*exchange.request)
 	if failed != nil {
 		// It may have answered before it stopped reading: too large, or no access.
 		conn.SetDeadline(time.Now().Add(answerLimit))
 	} else if !conn.reused && h.setup.Profile != VLLMRust {
-		x.dropRequest() // long prompts of many streams are a lot of memory, and this one has gone out
+		exchange.dropRequest() // long prompts of many streams are a lot of memory, and this one has gone out
 	}
-	err := conn.receive(x)
+	err := conn.receive(exchange)
 	if failed != nil && err != nil {
 		err = failed
 	}
 	stopped := !stop() // else the end of ctx might still spoil the connection for the next request
-	if err == nil && failed == nil && !stopped && x.response.Keep && !h.setup.Profile.plain() {
+	if err == nil && failed == nil && !stopped && exchange.response.Keep && !h.setup.Profile.plain() {
 		h.dialer.put(conn)
 	} else {
 		conn.Close()

@@ -122,7 +122,7 @@ func (s *socket) alive() bool {
 	return err == unix.EAGAIN
 }
 
-func (s *socket) receive(x *exchange) error {
+func (s *socket) receive(exchange *exchange) error {
 	return s.poller.wait(&waiter{socket: s, handle: func(buffer []byte) (bool, error) {
 		count, lag, err := recv(s.fd, buffer)
 		// A deadline shuts the socket down, which looks like an end of the stream: it comes first.
@@ -132,11 +132,11 @@ func (s *socket) receive(x *exchange) error {
 		case s.expired.Load():
 			return true, os.ErrDeadlineExceeded
 		case err != nil:
-			return true, x.ended(os.NewSyscallError("recvmsg", err))
+			return true, exchange.ended(os.NewSyscallError("recvmsg", err))
 		case count == 0:
-			return true, x.ended(io.EOF)
+			return true, exchange.ended(io.EOF)
 		}
-		done, err := x.received(buffer[:count], lag)
+		done, err := exchange.received(buffer[:count], lag)
 		return done || err != nil, err
 	}}, unix.EPOLLIN)
 }

@@ -203,6 +203,7 @@ func (st *stream) runningTokens(tokens int) int {
 func (st *stream) responsesEvent(data []byte) {
 	ev := &st.event
 	kind := Kind(0)
+	// Other events say what the client knows: they count as events, and hold no token.
 	switch string(ev.eventType) {
 	case "response.output_text.delta":
 		kind = Choices | Output

@@ -142,7 +142,7 @@ func (t *template) Render(prompt *token.Prompt, conv *Conversation) error {
 	if err := t.judge(conv, text); err != nil {
 		return err
 	}
-	// Answers count only where tools are offered that would need them.
+	// Whether results can be shown matters only where built-in tools are offered.
 	if offers {
 		if err := t.answers(conv); err != nil {
 			return err

@@ -202,28 +202,28 @@ func (c *cursor) value(key string) value {
 }
 
 // array reads the type, the count and the bytes of an array.
-func (c *cursor) array(v *value, key string) {
+func (c *cursor) array(value *value, key string) {
 	at := c.at
-	v.elem = c.u32("element type of key " + key)
+	value.elem = c.u32("element type of key " + key)
 	count := c.u64("element count of key " + key)
-	v.at = c.at
+	value.at = c.at
 	switch {
 	case c.err != nil:
-	case v.elem > ggufF64 || v.elem == ggufArray:
-		c.fail(at, "element type of key "+clip(key), "a scalar type or string", v.elem)
+	case value.elem > ggufF64 || value.elem == ggufArray:
+		c.fail(at, "element type of key "+clip(key), "a scalar type or string", value.elem)
 	case count > maxElements:
 		c.fail(at+4, "element count of key "+clip(key), fmt.Sprintf("at most %d", maxElements), count)
-	case v.elem == ggufString: // passed over one by one: only their lengths say where it ends
+	case value.elem == ggufString: // passed over one by one: only their lengths say where it ends
 		for i := uint64(0); i < count && c.err == nil; i++ {
 			c.take(c.u64("string of key "+key), "string of key "+key)
 		}
 		if c.err == nil {
-			v.raw = c.file.data[v.at:c.at]
+			value.raw = c.file.data[value.at:c.at]
 		}
 	default:
-		v.raw = c.take(count*uint64(ggufSizes[v.elem]), "key "+key)
+		value.raw = c.take(count*uint64(ggufSizes[value.elem]), "key "+key)
 	}
-	v.count = int64(count)
+	value.count = int64(count)
 }
 
 // tensor reads one tensor description; offset stays relative to the data section.

@@ -68,18 +68,18 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	return made, nil
 }
 
-// uploadMatrix makes the matrix of w: of a Mixed tensor two, of which each has a form of its own.
-func (d *Device) uploadMatrix(w *weight, t *tensor.Tensor, use model.Use) error {
+// uploadMatrix makes the matrix of a weight: of a Mixed tensor two, of which each has a form of its own.
+func (d *Device) uploadMatrix(weight *weight, t *tensor.Tensor, use model.Use) error {
 	parts := t.Typed()
 	for i := range parts {
 		part := &parts[i]
 		opt := d.options(part)
 		d.used.add(part, opt, d.cfg.Packed != nil)
 		if use == model.AsTiedTable && opt.Q8 { // embeddings are read as they were
-			w.table = *part
+			weight.table = *part
 		}
 		if d.seen != nil && kern.PackedBytes(part, opt) > 0 {
-			d.seen(packedPart{t: *part, opt: opt, table: w.table.DType != tensor.Invalid})
+			d.seen(packedPart{t: *part, opt: opt, table: weight.table.DType != tensor.Invalid})
 		}
 		if d.mem.dry {
 			continue
@@ -87,12 +87,12 @@ func (d *Device) uploadMatrix(w *weight, t *tensor.Tensor, use model.Use) error 
 		matrix, err := d.matrix(part, opt)
 		switch {
 		case err != nil:
-			w.close()
+			weight.close()
 			return fmt.Errorf("cpu: %w", err)
 		case i == 0:
-			w.matrix = matrix
+			weight.matrix = matrix
 		default:
-			w.matrix = kern.Interleave(w.matrix, matrix)
+			weight.matrix = kern.Interleave(weight.matrix, matrix)
 		}
 	}
 	if len(parts) > 1 { // the results of both, before they are one

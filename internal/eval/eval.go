@@ -56,6 +56,7 @@ type Options struct {
 // A refusedError ends a run: the server takes a request for a wrong one.
 type refusedError struct{ text string }
 
+// Error implements error.
 func (e *refusedError) Error() string {
 	return "the server refuses the request, which is no wrong answer of the model: " + e.text + "; --count-refused counts refusals as wrong"
 }
@@ -99,8 +100,8 @@ func (o *Options) plans() (all []plannedRun) {
 
 // Run asks what the options say and returns the result. A run that was interrupted gives what there
 // is, with the error; one that cannot begin gives none.
-func Run(ctx context.Context, o Options, server Server) (*Result, error) {
-	running := &runner{o: o, plan: o.plans()}
+func Run(ctx context.Context, options Options, server Server) (*Result, error) {
+	running := &runner{o: options, plan: options.plans()}
 	running.items = make([][]Item, len(running.plan))
 	began, err := running.open(server)
 	if err != nil {
@@ -116,9 +117,9 @@ func Run(ctx context.Context, o Options, server Server) (*Result, error) {
 			}
 		}
 	}
-	running.live = newLive(running.total(), running.total()-len(jobs), o.Concurrency)
-	if o.Watch != nil {
-		o.Watch(running.live)
+	running.live = newLive(running.total(), running.total()-len(jobs), options.Concurrency)
+	if options.Watch != nil {
+		options.Watch(running.live)
 	}
 	asked := running.askAll(ctx, jobs)
 	if running.log != nil {
@@ -129,7 +130,7 @@ func Run(ctx context.Context, o Options, server Server) (*Result, error) {
 	if len(jobs) > 0 {
 		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		if now, err := Look(look, o.Base, o.Key, o.Client); err == nil {
+		if now, err := Look(look, options.Base, options.Key, options.Client); err == nil {
 			after = now
 		}
 	}

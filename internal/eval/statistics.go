@@ -52,7 +52,7 @@ const few = 10
 
 // newScore computes the score of questions; those that were never answered are in none. false of
 // nothing.
-func newScore(tallies []Tally) (s Score, ok bool) {
+func newScore(tallies []Tally) (score Score, ok bool) {
 	var shares []float64
 	var run, weight, squares, right float64 // squares: of variances by their degrees of freedom
 	repeated := true
@@ -62,13 +62,13 @@ func newScore(tallies []Tally) (s Score, ok bool) {
 		}
 		share := tally.share()
 		shares = append(shares, share)
-		s.Answers += tally.Asked
+		score.Answers += tally.Asked
 		right += float64(tally.Right)
 		if tally.Right > 0 {
-			s.Pass++
+			score.Pass++
 		}
 		if tally.Right == 0 || tally.Right == tally.Asked {
-			s.Agree++
+			score.Agree++
 		}
 		one, ok := tally.variance()
 		if !ok {
@@ -81,18 +81,18 @@ func newScore(tallies []Tally) (s Score, ok bool) {
 	}
 	questions := float64(len(shares))
 	if questions == 0 {
-		return s, false
+		return score, false
 	}
-	s.Questions, s.Mean = len(shares), stat.Mean(shares)
-	s.Pass, s.Agree, s.variance = s.Pass/questions, s.Agree/questions, weight/questions
-	all := right / float64(s.Answers)
-	s.Deviation = math.Sqrt(all * (1 - all))
+	score.Questions, score.Mean = len(shares), stat.Mean(shares)
+	score.Pass, score.Agree, score.variance = score.Pass/questions, score.Agree/questions, weight/questions
+	all := right / float64(score.Answers)
+	score.Deviation = math.Sqrt(all * (1 - all))
 	if repeated {
-		s.Run = runSpread(s.Mean, run, squares, questions)
+		score.Run = runSpread(score.Mean, run, squares, questions)
 	}
-	s.Sample = sampleSpread(shares, right, s.Answers)
-	s.Bootstrap = stat.BootstrapMean(shares, resamplings, stat.Confidence, 0)
-	return s, true
+	score.Sample = sampleSpread(shares, right, score.Answers)
+	score.Bootstrap = stat.BootstrapMean(shares, resamplings, stat.Confidence, 0)
+	return score, true
 }
 
 // runSpread is that of the mean over the same questions: the variances of their shares, estimated
@@ -141,7 +141,7 @@ type Difference struct {
 const power = 0.8
 
 // newDifference compares two runs question by question; false of fewer than two in common.
-func newDifference(a, b []Tally) (d Difference, ok bool) {
+func newDifference(a, b []Tally) (difference Difference, ok bool) {
 	var each []float64
 	run, known := 0.0, true
 	for i := range min(len(a), len(b)) {
@@ -158,16 +158,16 @@ func newDifference(a, b []Tally) (d Difference, ok bool) {
 	}
 	interval, ok := stat.MeanInterval(each, stat.Confidence)
 	if !ok {
-		return d, false
+		return difference, false
 	}
 	questions := float64(len(each))
-	d = Difference{Delta: stat.Mean(each), Questions: len(each), P: stat.SignFlip(each, flips, 0)}
-	d.Paired = Spread{stat.Std(each) / math.Sqrt(questions-1), interval}
-	d.Least = (stat.QuantileT(questions-1, (1+stat.Confidence)/2) + stat.QuantileT(questions-1, power)) * d.Paired.S
+	difference = Difference{Delta: stat.Mean(each), Questions: len(each), P: stat.SignFlip(each, flips, 0)}
+	difference.Paired = Spread{stat.Std(each) / math.Sqrt(questions-1), interval}
+	difference.Least = (stat.QuantileT(questions-1, (1+stat.Confidence)/2) + stat.QuantileT(questions-1, power)) * difference.Paired.S
 	if known {
-		d.Run = math.Sqrt(run) / questions
+		difference.Run = math.Sqrt(run) / questions
 	}
-	return d, true
+	return difference, true
 }
 
 // holm marks which of the comparisons at some places show a difference.

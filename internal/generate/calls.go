@@ -19,14 +19,14 @@ import (
 // calls that are independent of each other run side by side (tools.Box.Independent).
 
 // tell tells of calls of the conversation, as what was sampled tells of its own.
-func (t *turn) tell(a *Answer) {
+func (t *turn) tell(answer *Answer) {
 	if !t.pending || t.told {
 		return
 	}
 	t.told = true
 	for _, call := range t.calls {
-		if t.begin(a, call); call.Arguments != "" {
-			a.Deltas = append(a.Deltas, Delta{Field: ToolArguments, Text: call.Arguments, Tool: call.first})
+		if t.begin(answer, call); call.Arguments != "" {
+			answer.Deltas = append(answer.Deltas, Delta{Field: ToolArguments, Text: call.Arguments, Tool: call.first})
 		}
 	}
 }

@@ -220,19 +220,19 @@ func (j *Job) stepRequest(choice int) (engine.Request, error) {
 
 // stepConstraint returns what a step is held to. What the request says of the first call holds
 // for the first step; from then on calls are free, or must not be.
-func (j *Job) stepConstraint(t *turn, first bool) (func() sched.Constraint, []uint64, error) {
+func (j *Job) stepConstraint(turn *turn, first bool) (func() sched.Constraint, []uint64, error) {
 	gen := *j.loop.gen
 	// The grammar made for the request holds for its first step alone; behind it, or where calls
 	// are muted, another is made of the rules that are left.
-	if !first || t.held != muteNone {
-		rules, conv := j.loop.Rules, t.conv
+	if !first || turn.held != muteNone {
+		rules, conv := j.loop.Rules, turn.conv
 		conv.Continue, conv.MustCall, rules.MustCall = first && conv.Continue, false, false
 		// Reasoning of all steps together has one budget.
 		if rules.Thinking != nil {
-			left := max(*rules.Thinking-t.thought, 0)
+			left := max(*rules.Thinking-turn.thought, 0)
 			rules.Thinking = &left
 		}
-		switch t.held {
+		switch turn.held {
 		case muteAll:
 			rules.Tools, rules.NoCalls, conv.NoCalls = nil, true, true
 		case muteBuiltins:
@@ -395,7 +395,7 @@ func (j *Job) endLoop() {
 		}()
 	}
 	patience := time.After(lostAfter)
-	// Whoever is not ready by then closes its box itself, later.
+	// A call that has not ended by then closes its tools itself, later.
 	for range j.answers {
 		select {
 		case <-closed:

@@ -80,18 +80,18 @@ func (q *inquest) dead(sub []*expr) *expr {
 	return nil
 }
 
-// members returns how many members o may have, at least o.min if others are allowed,
+// members returns how many members an object may have, at least object.min if others are allowed,
 // and the value of one that is required and has no match.
-func (q *inquest) members(o *object) (count int, missing *expr) {
-	for _, member := range o.members {
+func (q *inquest) members(object *object) (count int, missing *expr) {
+	for _, member := range object.members {
 		if q.matches(member.value) {
 			count++
 		} else if member.required {
 			return count, member.value
 		}
 	}
-	if o.extra != nil && q.matches(o.extra) {
-		count = max(count, o.min)
+	if object.extra != nil && q.matches(object.extra) {
+		count = max(count, object.min)
 	}
 	return count, nil
 }

@@ -60,7 +60,7 @@ type conjunction struct {
 }
 
 // schemaRules appends the rules of a schema, that of a frame, to rules, its root first.
-func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissions, error) {
+func schemaRules(rules []rule, src Source, budget *budget, frame int) ([]rule, omissions, error) {
 	text := src.Text
 	if src.Kind == Object {
 		text = `{"type":"object"}`
@@ -69,14 +69,14 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissi
 	if err != nil {
 		return nil, omissions{}, err
 	}
-	compiling := &compiler{budget: b, root: root, frame: frame, names: map[string]int{}, prints: map[*value]int{}, numbers: map[string]int{},
+	compiling := &compiler{budget: budget, root: root, frame: frame, names: map[string]int{}, prints: map[*value]int{}, numbers: map[string]int{},
 		checked: map[*value]bool{}, targets: map[*value]*value{}, complements: map[*value]*value{}, conditions: map[*value][]*value{}, groups: map[*value]*value{}, rings: map[*value]int8{},
 		machines: map[string]*automaton{}, texts: map[string]*expr{}, bounded: map[string]*expr{}, colon: opt(lit(" "))}
 	compiling.noteResources()
 	start := len(rules)
 	compiling.rules = append(rules, rule{name: "root", at: root})
 	if src.Space != "" {
-		space, err := compilePattern(src.Space, pattern{where: "whitespace pattern"}, b)
+		space, err := compilePattern(src.Space, pattern{where: "whitespace pattern"}, budget)
 		if err != nil {
 			return nil, omissions{}, err
 		}
@@ -90,7 +90,7 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissi
 	compiling.rules[start].body = compiling.all([]*value{root})
 	// In the order in which they were asked for: rules that belong together are near each
 	// other, and errors come from the outside in.
-	for len(compiling.pending) > 0 && compiling.err == nil && b.err == nil {
+	for len(compiling.pending) > 0 && compiling.err == nil && budget.err == nil {
 		job := compiling.pending[0]
 		compiling.pending = compiling.pending[1:]
 		compiling.spell(job.within)
@@ -100,7 +100,7 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissi
 	if compiling.err != nil {
 		return nil, omissions{}, compiling.err
 	}
-	return compiling.rules, omissions{compiling.ignored, compiling.unknown}, b.err
+	return compiling.rules, omissions{compiling.ignored, compiling.unknown}, budget.err
 }
 
 func (c *compiler) fail(err error) {

@@ -76,17 +76,17 @@ func looksAhead(e *expr) bool { return e.op == opAhead || e.op == opNotAhead }
 func beginsAhead(e *expr) bool { return e.op == opCat && looksAhead(e.sub[0]) }
 
 // counted compiles what is left of a body by sized, with lo to hi characters.
-func (p pattern) counted(loose *expr, lo, hi int, b *budget) (*automaton, error) {
+func (p pattern) counted(loose *expr, lo, hi int, budget *budget) (*automaton, error) {
 	if hi >= 0 && lo > hi {
 		return nil, errNoMatch
 	}
-	chars, err := simple(star(class(anyRune...)), p.quoted, b)
+	chars, err := simple(star(class(anyRune...)), p.quoted, budget)
 	if err != nil {
 		return nil, err
 	}
-	inside, err := simple(loose, p.quoted, b)
+	inside, err := simple(loose, p.quoted, budget)
 	if err != nil {
 		return nil, err
 	}
-	return lengths(inside, chars, lo, hi, true, b)
+	return lengths(inside, chars, lo, hi, true, budget)
 }

@@ -102,8 +102,8 @@ func (h *Host) idle(now time.Time) (idle *entry, at time.Time) {
 }
 
 // open reports whether a model takes requests.
-func (h *Host) open(e *entry, now time.Time) bool {
-	if e.state != Loaded {
+func (h *Host) open(entry *entry, now time.Time) bool {
+	if entry.state != Loaded {
 		return false
 	}
 	want := h.wanted()
@@ -111,13 +111,13 @@ func (h *Host) open(e *entry, now time.Time) bool {
 		return true
 	}
 	for _, other := range h.entries { // the one that has been in memory longest has to go
-		if other.state == Loaded && other.since.Before(e.since) {
+		if other.state == Loaded && other.since.Before(entry.since) {
 			return true
 		}
 	}
 	began := want.waiting[0].since
-	if began.Before(e.since) {
-		began = e.since
+	if began.Before(entry.since) {
+		began = entry.since
 	}
 	return now.Before(began.Add(h.cfg.Turn))
 }

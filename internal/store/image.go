@@ -225,6 +225,7 @@ func (im *image) read(page pgid, depth int) (*run, error) {
 	if page >= im.high && page < im.meta.high {
 		return nil, fmt.Errorf("page %d: behind the end of the file", page)
 	}
+	// Pages 0 and 1 are the meta pages.
 	if page < 2 || page >= im.high || depth >= maxDepth {
 		return nil, fmt.Errorf("page %d at depth %d: want pages 2 to %d, depth below %d", page, depth, im.high, maxDepth)
 	}
@@ -239,6 +240,7 @@ func (im *image) read(page pgid, depth int) (*run, error) {
 	if id := pgid(le.Uint64(buf)); id != page || last >= im.high {
 		return nil, fmt.Errorf("page %d: says it is %d and ends with %d of %d", page, id, last, im.high)
 	}
+	// Each page is claimed once: a tree that meets itself, or another, is damaged.
 	for part := page; part <= last; part++ {
 		if im.used.has(part) {
 			return nil, fmt.Errorf("page %d: used twice", part)

@@ -287,6 +287,7 @@ func (m *Memory) Items(owner, id string, page Page) (items []Item, more bool, er
 // Events is as for Store.
 func (m *Memory) Events(ctx context.Context, owner, id string, after int) (events [][]byte, done bool, err error) {
 	for {
+		// Whoever waits has the old channel, and looks again.
 		m.mu.Lock()
 		memo, err := m.find(owner, id)
 		if err != nil {
@@ -326,6 +327,7 @@ func (m *Memory) Chain(owner, id string, most int) ([]Link, error) {
 		for _, it := range memo.items {
 			size += len(it.Data)
 		}
+		// A chain is returned as a whole, so it has a bound.
 		if len(links) > most || size > chainBytes {
 			return nil, fmt.Errorf("%w: %d responses or %d bytes expected at most", ErrTooLong, most, chainBytes)
 		}

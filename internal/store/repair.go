@@ -115,6 +115,7 @@ func survey(file *os.File, s salt) (im *image, records int, sound bool, err erro
 	sound = true
 	hasFormat := false
 	err = im.inspect(func(found *element) error {
+		// Values of data are large; whoever asks for a record checks them.
 		if found.bucket == data {
 			return nil
 		}
@@ -247,27 +248,35 @@ func fill(db *bbolt.DB, want format, im *image) error {
 // derive makes ids, refs and active from the heads. Entries of ids without a head
 // stay: they are how a record with a damaged head is known.
 func derive(b *batch) error {
+	return b.records(func(record *txn, num uint64) {
+		head, err := record.head(num)
+		if err != nil {
+			return
+		}
+		record.put(ids, []byte(head.ID), idValue(num, head.Owner))
+		for _, ref := range head.Refs {
+			record.put(refs, []byte(ref), numKey(num))
+		}
+		if head.State != Finished {
+			record.put(active, numKey(num), nil)
+		}
+	})
+}
+
+// records visits the records of which anything is in data, in transactions of the batch: visit
+// may change or remove what it is shown.
+func (b *batch) records(visit func(t *txn, num uint64)) error {
 	for num := uint64(1); ; num++ {
-		txn, err := b.txn(chunk)
+		t, err := b.txn(chunk)
 		if err != nil {
 			return err
 		}
-		key, _ := txn.bucket(data).Cursor().Seek(numKey(num))
-		if len(key) != keyLength {
+		key, _ := t.bucket(data).Cursor().Seek(numKey(num))
+		if len(key) != keyLength { // behind the last record there is none
 			return nil
 		}
 		num = binary.BigEndian.Uint64(key)
-		head, err := txn.head(num)
-		if err != nil {
-			continue
-		}
-		txn.put(ids, []byte(head.ID), idValue(num, head.Owner))
-		for _, ref := range head.Refs {
-			txn.put(refs, []byte(ref), numKey(num))
-		}
-		if head.State != Finished {
-			txn.put(active, numKey(num), nil)
-		}
+		visit(t, num)
 	}
 }
 
@@ -288,17 +297,9 @@ func dropNameless(b *batch) error {
 	if err != nil {
 		return err
 	}
-	for num := uint64(1); ; num++ {
-		txn, err := b.txn(chunk)
-		if err != nil {
-			return err
+	return b.records(func(t *txn, num uint64) {
+		if !named[num] {
+			t.clear(numKey(num))
 		}
-		key, _ := txn.bucket(data).Cursor().Seek(numKey(num))
-		if len(key) != keyLength {
-			return nil
-		}
-		if num = binary.BigEndian.Uint64(key); !named[num] {
-			txn.clear(numKey(num))
-		}
-	}
+	})
 }

@@ -172,6 +172,7 @@ func (o *Options) setup() (*bench.Setup, error) {
 	setup := &bench.Setup{Profile: o.Profile, Backend: cmp.Or(o.Backend, backend), Steady: o.Steady, Dialect: cmp.Or(o.Dialect, "vllm"), Dataset: o.Data.Name, Label: o.Label, Seed: o.Seed,
 		Metadata: o.Metadata, Arrivals: o.Arrivals, Shard: o.Shard, IgnoreEOS: o.ignoresEOS(), Stream: !o.NoStream, Metrics: o.Metrics, Percentiles: o.Percentiles, Goodput: o.Goodput, Args: o.Args}
 	setup.Arrivals.Timed = o.Timed()
+	// Each option alone, before what follows from several.
 	for _, check := range []func() error{o.checkTraffic, o.checkShard, o.checkReport} {
 		if err := check(); err != nil {
 			return nil, err

@@ -105,7 +105,7 @@ func (s *Summary) setupFields(object *jsonstyle.Object) {
 	for _, m := range set.Metadata {
 		object.Set(m.Key, m.Value)
 	}
-	// As vLLM has it, without a rate this is a text in place of a number.
+	// vLLM writes a text, inf, where there is no rate.
 	object.Set("request_rate", "inf")
 	if s.hasRate() {
 		object.Set("request_rate", set.Arrivals.Rate)

@@ -101,7 +101,7 @@ func split(object []byte) (all []member, ok bool) {
 	}
 	if _, err := dec.Token(); err != nil {
 		return nil, false
-		// Behind the object there must be nothing, or the text is no object alone.
+		// Nothing may follow the object.
 	}
 	_, err := dec.Token()
 	return all, err == io.EOF

@@ -120,6 +120,7 @@ func compareAll(out io.Writer, matches []match) error {
 		}
 		compared, err := report.Compare(each.a, each.b)
 		if err != nil {
+			// What cannot be compared is an error at the end; the other matches are shown.
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", cmp.Or(each.title, each.a[0].Source), err))
 			continue
 		}

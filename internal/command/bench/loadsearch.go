@@ -145,9 +145,9 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, own *clientOptions,
 }
 
 // find searches and reports.
-func (l *loadOptions) find(cmd *cobra.Command, b *bencher, search sweep.LoadSearch, runs int) error {
+func (l *loadOptions) find(cmd *cobra.Command, measurer *bencher, search sweep.LoadSearch, runs int) error {
 	dir, err := l.path()
-	if err = cmp.Or(err, command.OutputFile("--html", b.html)); err != nil {
+	if err = cmp.Or(err, command.OutputFile("--html", measurer.html)); err != nil {
 		return err
 	}
 	experiment := &sweep.Experiment{Dir: dir, Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cleaner{cmd.ErrOrStderr()}}
@@ -181,12 +181,12 @@ func (l *loadOptions) find(cmd *cobra.Command, b *bencher, search sweep.LoadSear
 		}
 		fmt.Fprintln(out)
 	}
-	conclusion, err := experiment.Load(cmd.Context(), b, search)
+	conclusion, err := experiment.Load(cmd.Context(), measurer, search)
 	if err != nil || l.dryRun {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s", conclusion)
-	return b.report()
+	return measurer.report()
 }
 
 // loadColumns are the columns of the table of loads; times are milliseconds.

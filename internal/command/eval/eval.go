@@ -168,8 +168,8 @@ func (f *flags) serve(ctx context.Context, start command.Start, status io.Writer
 }
 
 // look asks the server what it is, and decides on the models.
-func (f *flags) look(ctx context.Context, o *eval.Options) (eval.Server, error) {
-	server, err := eval.Look(ctx, o.Base, o.Key, o.Client)
+func (f *flags) look(ctx context.Context, options *eval.Options) (eval.Server, error) {
+	server, err := eval.Look(ctx, options.Base, options.Key, options.Client)
 	if err != nil {
 		return server, err
 	}
@@ -177,7 +177,7 @@ func (f *flags) look(ctx context.Context, o *eval.Options) (eval.Server, error) 
 	if f.baseURL == "" { // it was started for the model, whatever it calls it
 		asked = server.Models[:1]
 	}
-	o.Models, err = server.Serves(asked)
+	options.Models, err = server.Serves(asked)
 	return server, err
 }
 
@@ -192,17 +192,17 @@ func words(list string) (all []string) {
 }
 
 // announce says what will be asked.
-func announce(status io.Writer, o *eval.Options) {
-	for _, set := range o.Sets {
-		questions := o.Questions(set)
-		fmt.Fprintf(status, "%s: %d questions × %d × %d efforts%s = %d answers; data SHA-256 %.12s…\n", set.Task.Name, questions, o.Repeats, len(o.Efforts),
-			times(len(o.Models)), questions*o.Repeats*len(o.Efforts)*len(o.Models), set.SHA256)
+func announce(status io.Writer, options *eval.Options) {
+	for _, set := range options.Sets {
+		questions := options.Questions(set)
+		fmt.Fprintf(status, "%s: %d questions × %d × %d efforts%s = %d answers; data SHA-256 %.12s…\n", set.Task.Name, questions, options.Repeats, len(options.Efforts),
+			times(len(options.Models)), questions*options.Repeats*len(options.Efforts)*len(options.Models), set.SHA256)
 		for _, note := range set.Notes {
 			fmt.Fprintln(status, set.Task.Name+":", note)
 		}
 	}
-	if o.Out != "" {
-		fmt.Fprintln(status, "answers are kept in", filepath.Join(o.Out, "answers.jsonl"))
+	if options.Out != "" {
+		fmt.Fprintln(status, "answers are kept in", filepath.Join(options.Out, "answers.jsonl"))
 	}
 }
 
@@ -214,15 +214,15 @@ func times(models int) string {
 }
 
 // report writes the result: tables, and files where they are kept.
-func (f *flags) report(stdout, status io.Writer, o *eval.Options, out *eval.Result) error {
+func (f *flags) report(stdout, status io.Writer, options *eval.Options, out *eval.Result) error {
 	err := report.Console(stdout, out)
 	for _, note := range out.Notes {
 		fmt.Fprintln(status, "note:", note)
 	}
-	if o.Out == "" {
+	if options.Out == "" {
 		return err
 	}
-	return errors.Join(err, f.files(o, out))
+	return errors.Join(err, f.files(options, out))
 }
 
 // files writes the files of a result.

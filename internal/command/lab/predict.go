@@ -218,24 +218,24 @@ func interval(e predict.Estimate, bound bool) string {
 }
 
 // predictionText is the report on one prediction.
-func predictionText(head string, p *predict.Prediction) string {
+func predictionText(head string, prediction *predict.Prediction) string {
 	var out strings.Builder
-	bound := len(p.Unknown) > 0
+	bound := len(prediction.Unknown) > 0
 	title := "95 % interval"
 	if bound {
 		title = "no server is faster"
 	}
 	fmt.Fprintf(&out, "%s\n\n%-34s %12s  %s\n", head, "", "predicted", title)
 	for _, line := range shown {
-		if e, ok := p.Metrics[line.key]; ok {
+		if e, ok := prediction.Metrics[line.key]; ok {
 			fmt.Fprintf(&out, "%-34s %12s  %s\n", line.title, number(e.Value), interval(e, bound))
 		}
 	}
 	fmt.Fprintf(&out, "\nshares of the time:")
-	for _, name := range slices.SortedFunc(maps.Keys(p.Shares), func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.Shares[b], p.Shares[a]), cmp.Compare(a, b))
+	for _, name := range slices.SortedFunc(maps.Keys(prediction.Shares), func(a, b string) int {
+		return cmp.Or(cmp.Compare(prediction.Shares[b], prediction.Shares[a]), cmp.Compare(a, b))
 	}) {
-		if share := p.Shares[name]; share >= 0.0005 {
+		if share := prediction.Shares[name]; share >= 0.0005 {
 			fmt.Fprintf(&out, " %s %.1f %%,", name, 100*share)
 		}
 	}
@@ -243,10 +243,10 @@ func predictionText(head string, p *predict.Prediction) string {
 	// string.
 	text := strings.TrimSuffix(out.String(), ",")
 	out.Reset()
-	fmt.Fprintf(&out, "%s\n%d steps; %d preemptions; %d prompt tokens found in the prefix cache; KV memory at most %.0f %% full\n", text, p.Steps, p.Preemptions, p.CachedTokens, 100*p.PeakKV)
+	fmt.Fprintf(&out, "%s\n%d steps; %d preemptions; %d prompt tokens found in the prefix cache; KV memory at most %.0f %% full\n", text, prediction.Steps, prediction.Preemptions, prediction.CachedTokens, 100*prediction.PeakKV)
 	fmt.Fprintf(&out, "memory of a device: %s of weights, %s of activations, %s reserved, %s for %s tokens of keys and values\n",
-		terminal.FormatBytes(p.Memory.Weights), terminal.FormatBytes(p.Memory.Activations), terminal.FormatBytes(p.Memory.Reserve), terminal.FormatBytes(p.Memory.KV), terminal.FormatCount(int64(p.Memory.Tokens)))
-	out.WriteString(caveats(p.Unknown, p.Assumptions))
+		terminal.FormatBytes(prediction.Memory.Weights), terminal.FormatBytes(prediction.Memory.Activations), terminal.FormatBytes(prediction.Memory.Reserve), terminal.FormatBytes(prediction.Memory.KV), terminal.FormatCount(int64(prediction.Memory.Tokens)))
+	out.WriteString(caveats(prediction.Unknown, prediction.Assumptions))
 	return out.String()
 }
 

@@ -118,7 +118,7 @@ func fromFile(path string, base predict.Settings) ([]candidate, error) {
 	for _, object := range objects {
 		next := candidate{Name: object.Name(), Settings: base}
 		for _, member := range object {
-			// Members with an underscore, such as _benchmark_name, name a setting and are none.
+			// Members with an underscore, such as _benchmark_name, name the setting and are no part of it.
 			if strings.HasPrefix(member.Key, "_") {
 				continue
 			}

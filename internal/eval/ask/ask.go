@@ -160,6 +160,7 @@ type busyError struct {
 	after time.Duration // Retry-After; 0 = not said
 }
 
+// Error implements error.
 func (e *busyError) Error() string { return e.text }
 
 // try sends the request once. again is why it has to be sent once more, or a *FatalError.

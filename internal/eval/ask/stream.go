@@ -191,33 +191,33 @@ func (s *stream) add(to *strings.Builder, piece string) {
 }
 
 // takeResponse takes in an event of Responses.
-func (s *stream) takeResponse(e *event) error {
+func (s *stream) takeResponse(event *event) error {
 	if s.finish != "" {
 		return nil // nothing counts behind the end
 	}
 	var piece string
-	switch e.Type {
+	switch event.Type {
 	case "response.output_text.delta":
-		if json.Unmarshal(e.Delta, &piece) == nil {
+		if json.Unmarshal(event.Delta, &piece) == nil {
 			s.add(&s.text, piece)
 		}
 	case "response.reasoning_text.delta":
-		if json.Unmarshal(e.Delta, &piece) == nil {
+		if json.Unmarshal(event.Delta, &piece) == nil {
 			s.add(&s.thought, piece)
 		}
 	case "response.output_item.done":
-		if strings.HasSuffix(e.Item.Type, "_call") {
+		if strings.HasSuffix(event.Item.Type, "_call") {
 			if s.answer.Calls == nil {
 				s.answer.Calls = map[string]int{}
 			}
-			s.answer.Calls[e.Item.Type]++
+			s.answer.Calls[event.Item.Type]++
 		}
 	case "response.completed", "response.incomplete":
-		if e.Response == nil {
+		if event.Response == nil {
 			return errors.New("the last event has no response")
 		}
-		s.whole(e.Response)
-		s.finish = strings.TrimPrefix(e.Type, "response.")
+		s.whole(event.Response)
+		s.finish = strings.TrimPrefix(event.Type, "response.")
 	}
 	return nil
 }

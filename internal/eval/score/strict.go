@@ -37,7 +37,7 @@ var (
 // it chooses none.
 func StrictChoice(text string) string {
 	chosen, at := "", -1
-	// The last place counts; of two readings of one place that which comes later here.
+	// The last place counts; where two rules read the same place, the later one does.
 	take := func(letter string, from int) {
 		if from >= at {
 			chosen, at = letter, from

@@ -97,7 +97,7 @@ func readTask(data []byte) (*Task, error) {
 }
 
 // check says what is wrong with a task, and compiles its pattern.
-func (w *written) check(t *Task) (err error) {
+func (w *written) check(task *Task) (err error) {
 	if !validName.MatchString(w.Name) {
 		return fmt.Errorf("name: %.60q; expected up to 40 letters, digits, - and _", w.Name)
 	}
@@ -132,7 +132,7 @@ func (w *written) check(t *Task) (err error) {
 		}
 	}
 	if w.Kind == Regex {
-		if t.pattern, err = regexp.Compile(w.Pattern); err != nil {
+		if task.pattern, err = regexp.Compile(w.Pattern); err != nil {
 			return fmt.Errorf("pattern: %w", err)
 		}
 	}

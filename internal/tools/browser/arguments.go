@@ -120,6 +120,7 @@ type problem struct {
 	outcome tools.Outcome
 }
 
+// Error implements error.
 func (p *problem) Error() string { return p.text }
 
 func misused(text string) error { return &problem{text: text, outcome: tools.Misused} }

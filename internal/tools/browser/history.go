@@ -275,14 +275,14 @@ func (h *history) forget(gone map[int]bool) {
 	}
 	moved := make([]int, len(h.Sheets))
 	kept := h.Sheets[:0:0]
-	for at, s := range h.Sheets {
+	for at, sheet := range h.Sheets {
 		// Indices of the stack follow the sheets; -1 is one that is gone.
 		moved[at] = len(kept)
 		if gone[at] {
 			moved[at] = -1
 			continue
 		}
-		kept = append(kept, s)
+		kept = append(kept, sheet)
 	}
 	h.Sheets = kept
 	for i, at := range h.Stack {

@@ -44,6 +44,7 @@ type fault struct {
 	unheard bool   // the server cannot have run the call
 }
 
+// Error implements error.
 func (f *fault) Error() string { return f.text }
 
 // failure is the fault in the words of the Responses API.

@@ -208,15 +208,15 @@ func (c *connection) call(ctx context.Context, params *sdk.CallToolParams) (*too
 }
 
 // send sends a call, and once more where the server wants to ask a user something first.
-func (c *connection) send(ctx context.Context, x *exchange, params *sdk.CallToolParams) (*tools.Result, *fault) {
+func (c *connection) send(ctx context.Context, exchange *exchange, params *sdk.CallToolParams) (*tools.Result, *fault) {
 	for declined := false; ; declined = true {
 		_, err := c.session.CallTool(ctx, params)
 		if err != nil {
-			why := c.fault(ctx, x, err)
-			why.unheard = unheard(x.seen(), err)
+			why := c.fault(ctx, exchange, err)
+			why.unheard = unheard(exchange.seen(), err)
 			return nil, why
 		}
-		answer, why := readAnswer(x.seen().raw)
+		answer, why := readAnswer(exchange.seen().raw)
 		if why != nil {
 			return nil, why
 		}

@@ -19,6 +19,7 @@ const (
 	stdio                       // a process of our own
 )
 
+// String is the transport in words, for messages.
 func (t transport) String() string { return [...]string{"streamable HTTP", "HTTP+SSE", "stdio"}[t] }
 
 // A Spec says where a server is. String has no secrets in it.

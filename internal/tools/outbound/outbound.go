@@ -180,7 +180,7 @@ func redirects(most int) func(*http.Request, []*http.Request) error {
 		if err := scheme(req.URL); err != nil {
 			return err
 		}
-		// Where a request was before, and what it carried for that host, is nobody else's business.
+		// The next host learns neither where the request was before nor what it carried there.
 		req.Header.Del("Referer")
 		if first := via[0].URL; first.Scheme != req.URL.Scheme || first.Host != req.URL.Host {
 			keep(req.Header)

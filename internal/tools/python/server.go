@@ -89,7 +89,7 @@ func (s *Server) join(chain *tools.Chain) *holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := s.kept[key]
-	// A conversation without an id is gone on with by nobody: its interpreter is for this answer.
+	// A conversation without an id cannot go on: its interpreter is for this answer alone.
 	if held == nil || chain.ID == "" {
 		held = &holder{key: key, container: newContainer(), turn: make(chan struct{}, 1), lost: s.backend.keeps() == privateData && container(chain.State) != ""}
 		if chain.ID != "" {

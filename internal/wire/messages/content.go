@@ -225,6 +225,7 @@ func (b *block) check(in *wire.Reader) {
 func (r *Request) said(path Place, blocks []block) {
 	message := wire.Message{Role: "assistant"}
 	empty := true
+	// A message of the chat ends where another begins: models may think again behind text or calls.
 	next := func() {
 		if !empty {
 			r.add(path, message)

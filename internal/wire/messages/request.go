@@ -251,7 +251,7 @@ func (r *Request) readChoice(in *wire.Reader) {
 		return true
 	})
 	mode, known := modes[kind]
-	// A choice of a tool by name has one; other choices drop a name that was given beside them.
+	// Only a choice of one tool has a name; one that was given with another choice is dropped.
 	switch {
 	case in.Failed():
 	case !known:

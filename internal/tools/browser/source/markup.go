@@ -170,7 +170,7 @@ func readText(content string) reading {
 	var out reading
 	rest := content
 	for out.address == "" || out.title == "" {
-		// Heads end with the first line that is none, or that says what was said.
+		// The head ends with the first line that is no part of it, or repeats one.
 		head, below, _ := strings.Cut(rest, "\n")
 		name, value, found := strings.Cut(head, ":")
 		value = strings.TrimSpace(value)

@@ -68,7 +68,7 @@ func sentences(text string) (all []string) {
 	}
 	from, before := 0, ' '
 	for at, char := range text {
-		// White space has to follow Latin punctuation: 3.5 and e.g. have none. Chinese and Japanese
+		// White space has to follow Latin punctuation, so that 3.5 is not cut. Chinese and Japanese
 		// put none.
 		switch {
 		case char == '\n', unicode.IsSpace(char) && strings.ContainsRune(".!?", before):

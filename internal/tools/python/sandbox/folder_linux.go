@@ -203,6 +203,7 @@ func (h *heir) file(name string) error {
 	if info.Size() > h.room {
 		return fmt.Errorf("%s: no room for %d bytes", name, info.Size())
 	}
+	// The program may have put anything there: no link is followed, and no pipe waited for.
 	source, err := h.from.files.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err

@@ -126,6 +126,7 @@ type stream struct {
 	kind byte
 }
 
+// Write sends data in frames of the stream's kind.
 func (s stream) Write(data []byte) (int, error) {
 	for rest := data; len(rest) > 0; {
 		part := rest[:min(len(rest), mostFrame)]
@@ -163,6 +164,7 @@ func newRequests(out *frames) *requests {
 	return reading
 }
 
+// Read implements io.Reader: the interpreter reads one request after the other.
 func (r *requests) Read(into []byte) (int, error) {
 	if len(into) == 0 {
 		return 0, nil

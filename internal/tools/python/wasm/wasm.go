@@ -38,6 +38,7 @@ var ErrDisk = errors.New("its files are larger than allowed")
 // An EndedError says that the process ended by itself.
 type EndedError struct{ State string }
 
+// Error implements error.
 func (e *EndedError) Error() string { return "the interpreter ended: " + e.State }
 
 // A Process is an interpreter. One goroutine at a time uses it.
