@@ -131,7 +131,7 @@ var imports = map[string][]string{
 	"eval/score":           {},
 	"eval/task":            {"bench/dataset", "bench/jsonfile", "eval/score", "hub"},
 	"bench/shards":         {"bench"},
-	"bench/sweep":          {"bench/jsonfile", "stat"},
+	"bench/sweep":          {"bench/jsonfile", "bench/jsonstyle", "stat"},
 	"lab/check/exposition": {},
 	"lab/guessed":          {"lab/check/exposition"},
 	"lab/check":            {"bench", "bench/resultfile", "bench/sweep", "lab/check/exposition", "lab/engines", "lab/guessed", "lab/predict", "lab/predict/machine", "plan", "stat"},

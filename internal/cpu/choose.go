@@ -19,6 +19,8 @@ type Choice struct {
 	Of      int     // threads that the device was made for
 	Levels  []Speed // of the instruction sets, at first the best that the machine has; nil = there was nothing to measure
 	Counts  []Speed // of numbers of threads, at first Config.Threads; nil likewise
+	Fetch   kern.Fetch
+	Ways    []Speed // of asking memory for weights, at first the processor's; nil likewise
 	Why     string  // why something that was open has not been measured, or not to the end; "" = all has
 }
 
@@ -26,16 +28,17 @@ type Choice struct {
 // milliseconds makes it slower by any factor, and a start is full of that: threads that share a
 // processor until they are moved apart, garbage of the tokenizer that is collected.
 type Speed struct {
-	Name  string  // of an instruction set, or a number of threads
+	Name  string  // of an instruction set, a number of threads, or a way of asking for weights
 	Bytes float64 // of weights per second, with one row of activations: decoding
-	Ops   float64 // per second, with many rows: reading prompts; a multiply-add is two
+	Ops   float64 // per second, with many rows: reading prompts; a multiply-add is two. 0 = not measured
 }
 
 // Measured reports whether there was something to measure, and time for it.
-func (c Choice) Measured() bool { return len(c.Levels)+len(c.Counts) > 0 }
+func (c Choice) Measured() bool { return len(c.Levels)+len(c.Counts)+len(c.Ways) > 0 }
 
 // String returns the choice as a line:
-// "avx512 (43.1 GB/s, 1310 Gop/s; avx2: 34.0, 402), 2 threads of 2 (1: 24.5, 680)".
+// "avx512 (43.1 GB/s, 1310 Gop/s; avx2: 34.0, 402), 2 threads of 2 (1: 24.5, 680),
+// 2 streams 1 KiB ahead (1 stream 4 KiB ahead: 38.0)".
 func (c Choice) String() string {
 	var out strings.Builder
 	out.WriteString(c.ISA)
@@ -46,9 +49,9 @@ func (c Choice) String() string {
 			switch {
 			case speed.Name == chose && !chosen:
 				chosen = true
-				parts = slices.Insert(parts, 0, fmt.Sprintf("%.1f GB/s, %.0f Gop/s", speed.Bytes/1e9, speed.Ops/1e9))
+				parts = slices.Insert(parts, 0, speed.figures(" GB/s", " Gop/s"))
 			case speed.Name != chose:
-				parts = append(parts, fmt.Sprintf("%s: %.1f, %.0f", speed.Name, speed.Bytes/1e9, speed.Ops/1e9))
+				parts = append(parts, speed.Name+": "+speed.figures("", ""))
 			}
 		}
 		if len(parts) > 0 {
@@ -63,10 +66,23 @@ func (c Choice) String() string {
 	}
 	fmt.Fprintf(&out, ", %s thread%s of %d", threads, plural, c.Of)
 	write(c.Counts, threads)
+	if c.Ways != nil {
+		fmt.Fprintf(&out, ", %v", c.Fetch)
+		write(c.Ways, c.Fetch.String())
+	}
 	if c.Why != "" {
 		out.WriteString("; " + c.Why)
 	}
 	return out.String()
+}
+
+// figures returns those that were measured, with their units behind them.
+func (s Speed) figures(bytes, ops string) string {
+	text := fmt.Sprintf("%.1f%s", s.Bytes/1e9, bytes)
+	if s.Ops > 0 {
+		text += fmt.Sprintf(", %.0f%s", s.Ops/1e9, ops)
+	}
+	return text
 }
 
 const (
@@ -75,13 +91,15 @@ const (
 	chooseBytes   = 128 << 20              // of weights that the runs go around in: more than a few cores have of caches
 	settled       = 2 * time.Millisecond   // after which new workers are awake and apart
 	streamBytes   = 32 << 20               // of weights in a run of decoding
+	wayBytes      = streamBytes / 2        // in such a run that compares ways of asking for weights
+	waysTime      = 25 * time.Millisecond  // that comparing these takes at most
 	chooseOps     = 1 << 29                // in a run of reading prompts, about
 	settleRuns    = 8                      // that the figures of what was chosen are from
 )
 
-// Choose measures, where Config leaves them open, which instruction set and which number
-// of threads are the fastest for this model, and has the device use them from then on. It
-// belongs between the upload of the weights and the first step. What is computed is the
+// Choose measures, where Config leaves them open, which instruction set, which number of
+// threads and which way of asking memory for weights are the fastest for this model, and has
+// the device use them from then on. It belongs between the upload of the weights and the first step. What is computed is the
 // same for every choice: portable Go, whose sums are rounded otherwise and which is many
 // times slower, is none where there are vector instructions.
 //
@@ -92,13 +110,13 @@ func (d *Device) Choose(ctx context.Context) Choice { return d.choose(ctx, choos
 
 // choose is Choose within limit.
 func (d *Device) choose(ctx context.Context, limit time.Duration) Choice {
-	levels, counts := d.open()
+	levels, counts, ways := d.open()
 	choice := Choice{Of: d.cfg.Threads}
 	until := time.Now().Add(limit)
 	tried := &trial{d: d, more: func() bool { return ctx.Err() == nil && time.Now().Before(until) }}
 	// The cases are the reasons not to measure, the last is measuring.
 	switch memory := d.Memory(); {
-	case len(levels) == 1 && len(counts) == 1:
+	case len(levels) == 1 && len(counts) == 1 && !ways:
 	case d.cfg.Exact:
 		choice.Why = "not measured: exact results are asked for, not fast ones"
 	case memory.Weights+memory.Mapped < LeastMeasured:
@@ -107,18 +125,21 @@ func (d *Device) choose(ctx context.Context, limit time.Duration) Choice {
 		choice.Why = "not measured: weights take too long to come into memory"
 	default:
 		choice.Levels, choice.Counts = tried.choose(levels, counts)
+		if ways {
+			choice.Ways = tried.fetches()
+		}
 		if !tried.more() {
 			choice.Why = fmt.Sprintf("not measured to the end, which %v are not enough for", limit)
 		}
-		tried.settle(choice.Levels, choice.Counts)
+		tried.settle(choice.Levels, choice.Counts, choice.Ways)
 	}
-	choice.ISA, choice.Threads = d.opt.Level.String(), d.cfg.Threads
+	choice.ISA, choice.Threads, choice.Fetch = d.opt.Level.String(), d.cfg.Threads, d.opt.Fetch
 	return choice
 }
 
 // open returns the instruction sets and numbers of threads that Config allows, those
-// first that are used already.
-func (d *Device) open() (levels []kern.Level, counts []int) {
+// first that are used already, and whether ways of asking for weights are to be compared.
+func (d *Device) open() (levels []kern.Level, counts []int, ways bool) {
 	levels = []kern.Level{d.opt.Level}
 	if d.cfg.ISA == "" && d.opt.Level > kern.AVX2 && kern.AVX2.Available() {
 		levels = append(levels, kern.AVX2)
@@ -129,7 +150,7 @@ func (d *Device) open() (levels []kern.Level, counts []int) {
 			counts = append(counts, threads)
 		}
 	}
-	return levels, counts
+	return levels, counts, d.cfg.Fetch == kern.Fetch{} && len(d.opt.Level.Fetches()) > 1
 }
 
 // A trial runs products with matrices of a device.
@@ -214,30 +235,33 @@ func (t *trial) product(rows int) float64 {
 
 // run measures the device as it is.
 func (t *trial) run() Speed {
-	t.product(1) // in the caches is what the last run left
-	var speed Speed
-	start := time.Now()
-	bytes := 0.0
-	for bytes < streamBytes {
-		bytes += t.product(1)
-	}
-	speed.Bytes = bytes / time.Since(start).Seconds()
+	speed := t.decode(streamBytes)
 	_, out, in := t.units[0].m.Shape()
-	start = time.Now()
+	start := time.Now()
 	t.product(t.rows)
 	speed.Ops = 2 * float64(t.rows) * float64(out) * float64(in) / time.Since(start).Seconds()
 	return speed
 }
 
+// decode measures decoding alone, with so many bytes of weights at least.
+func (t *trial) decode(atLeast float64) Speed {
+	t.product(1) // in the caches is what the last run left
+	start, bytes := time.Now(), 0.0
+	for bytes < atLeast {
+		bytes += t.product(1)
+	}
+	return Speed{Bytes: bytes / time.Since(start).Seconds()}
+}
+
 // choose measures instruction sets, then numbers of threads with the best of them.
 func (t *trial) choose(levels []kern.Level, counts []int) (byLevel, byCount []Speed) {
 	best, byLevel := pick(len(levels), t.more, func(i int) Speed {
-		t.d.use(levels[i])
+		t.d.use(levels[i], t.d.fetch(levels[i]))
 		speed := t.run()
 		speed.Name = levels[i].String()
 		return speed
 	})
-	t.d.use(levels[best])
+	t.d.use(levels[best], t.d.fetch(levels[best]))
 	best, byCount = pick(len(counts), t.more, func(i int) Speed {
 		t.d.employ(counts[i])
 		for start := time.Now(); time.Since(start) < settled; {
@@ -251,9 +275,22 @@ func (t *trial) choose(levels []kern.Level, counts []int) (byLevel, byCount []Sp
 	return byLevel, byCount
 }
 
+// fetches measures ways of asking for weights, if there are several for the model's matrices.
+func (t *trial) fetches() []Speed {
+	ways, until := t.units[0].m.Fetches(), time.Now().Add(waysTime)
+	best, speeds := pick(len(ways), func() bool { return t.more() && time.Now().Before(until) }, func(i int) Speed {
+		t.d.use(t.d.opt.Level, ways[i])
+		speed := t.decode(wayBytes)
+		speed.Name = ways[i].String()
+		return speed
+	})
+	t.d.use(t.d.opt.Level, ways[best])
+	return speeds
+}
+
 // settle runs what was chosen as often as its figures need, if there is time, and puts them in place
 // of those from the comparison, which ends after a run or two.
-func (t *trial) settle(byLevel, byCount []Speed) {
+func (t *trial) settle(byLevel, byCount, byWay []Speed) {
 	var runs []Speed
 	for len(runs) < settleRuns && t.more() {
 		runs = append(runs, t.run())
@@ -265,7 +302,7 @@ func (t *trial) settle(byLevel, byCount []Speed) {
 	for _, all := range []struct {
 		speeds []Speed
 		chosen string
-	}{{byLevel, t.d.opt.Level.String()}, {byCount, fmt.Sprint(t.d.cfg.Threads)}} {
+	}{{byLevel, t.d.opt.Level.String()}, {byCount, fmt.Sprint(t.d.cfg.Threads)}, {byWay, t.d.opt.Fetch.String()}} {
 		for i := range all.speeds {
 			if speed := &all.speeds[i]; speed.Name == all.chosen {
 				speed.Bytes, speed.Ops = figures.Bytes, figures.Ops
@@ -274,12 +311,20 @@ func (t *trial) settle(byLevel, byCount []Speed) {
 	}
 }
 
-// use has the device compute with an instruction set.
-func (d *Device) use(level kern.Level) {
-	d.opt.Level = level
+// fetch returns the way of asking for weights that is said, or the first of a level.
+func (d *Device) fetch(level kern.Level) kern.Fetch {
+	if d.cfg.Fetch != (kern.Fetch{}) {
+		return d.cfg.Fetch
+	}
+	return level.Fetches()[0]
+}
+
+// use has the device compute with an instruction set, which asks for weights in that way.
+func (d *Device) use(level kern.Level, fetch kern.Fetch) {
+	d.opt.Level, d.opt.Fetch = level, fetch
 	for _, weight := range d.weights {
 		if weight.matrix != nil {
-			weight.matrix.Use(level)
+			weight.matrix.Use(level, fetch)
 		}
 	}
 }
@@ -364,7 +409,11 @@ func pick(candidates int, more func() bool, run func(candidate int) Speed) (best
 // gain returns how many times as fast as first s is, at replies and prompts on average or,
 // where one would pay for the other, at that; 0 for hopeless.
 func gain(s, first Speed) float64 {
-	bytes, ops := s.Bytes/first.Bytes, s.Ops/first.Ops
+	bytes := s.Bytes / first.Bytes
+	ops := bytes
+	if first.Ops > 0 {
+		ops = s.Ops / first.Ops
+	}
 	switch worse := min(bytes, ops); {
 	case worse < hopeless:
 		return 0

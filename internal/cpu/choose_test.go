@@ -133,7 +133,11 @@ func TestSettle(t *testing.T) {
 		}
 		left = 3
 		byLevel, byCount := []Speed{{"go", 1, 1}, {"avx2", 1, 1}}, []Speed{{"2", 1, 1}, {"1", 1, 1}}
-		tried.settle(byLevel, byCount)
+		byWay := []Speed{{Name: "x", Bytes: 1}, {Name: d.opt.Fetch.String(), Bytes: 1}}
+		tried.settle(byLevel, byCount, byWay)
+		if byWay[0] != (Speed{"x", 1, 0}) || byWay[1].Bytes != byLevel[0].Bytes || byWay[1].Ops != byLevel[0].Ops {
+			t.Error(byWay)
+		}
 		if byLevel[0].Bytes <= 1 || byLevel[0].Ops <= 1 || byCount[0].Bytes != byLevel[0].Bytes || byLevel[1] != (Speed{"avx2", 1, 1}) || byCount[1] != (Speed{"1", 1, 1}) {
 			t.Errorf("%v, %v", byLevel, byCount)
 		}
@@ -142,6 +146,7 @@ func TestSettle(t *testing.T) {
 
 func TestChoiceString(t *testing.T) {
 	two, one := Speed{"2", 43e9, 1310e9}, Speed{"1", 24.5e9, 680e9}
+	pages := kern.Fetch{Streams: 2, Ahead: 1024}
 	wide, narrow := Speed{"avx512", 43.1e9, 1310e9}, Speed{"avx2", 34e9, 402e9}
 	for _, c := range []struct {
 		c    Choice
@@ -151,6 +156,10 @@ func TestChoiceString(t *testing.T) {
 			"avx512 (43.1 GB/s, 1310 Gop/s; avx2: 34.0, 402), 2 threads of 2 (1: 24.5, 680)"},
 		{Choice{ISA: "avx2", Threads: 2, Of: 2, Levels: []Speed{wide, narrow}}, "avx2 (34.0 GB/s, 402 Gop/s; avx512: 43.1, 1310), 2 threads of 2"},
 		{Choice{ISA: "go", Threads: 1, Of: 2, Counts: []Speed{two, one}}, "go, 1 thread of 2 (24.5 GB/s, 680 Gop/s; 2: 43.0, 1310)"},
+		{Choice{ISA: "avx512", Threads: 2, Of: 2, Levels: []Speed{wide, narrow}, Fetch: pages, Ways: []Speed{{Name: "1 stream 4 KiB ahead", Bytes: 38e9}, {"2 streams 1 KiB ahead", 43.1e9, 1310e9}}},
+			"avx512 (43.1 GB/s, 1310 Gop/s; avx2: 34.0, 402), 2 threads of 2, 2 streams 1 KiB ahead (1 stream 4 KiB ahead: 38.0)"},
+		{Choice{ISA: "avx512", Threads: 2, Of: 2, Fetch: pages, Ways: []Speed{{"2 streams 1 KiB ahead", 43.1e9, 1310e9}, {Name: "1 stream 4 KiB ahead", Bytes: 38e9}}},
+			"avx512, 2 threads of 2, 2 streams 1 KiB ahead (43.1 GB/s, 1310 Gop/s; 1 stream 4 KiB ahead: 38.0)"},
 		{Choice{ISA: "go", Threads: 1, Of: 1}, "go, 1 thread of 1"},
 		{Choice{ISA: "avx2", Threads: 2, Of: 2, Why: "not measured: x"}, "avx2, 2 threads of 2; not measured: x"},
 	} {
@@ -178,6 +187,7 @@ func TestChoose(t *testing.T) {
 		{"instruction set given", Config{Threads: 2, Fewer: []int{1}, ISA: kern.Detect().String()}, 1, 2, ""},
 		{"threads given", Config{Threads: 2}, vectors, 1, ""},
 		{"both given", Config{Threads: 2, ISA: kern.Detect().String()}, 1, 1, ""},
+		{"all given", Config{Threads: 2, ISA: kern.Detect().String(), Fetch: kern.Fetch{Streams: 1, Ahead: 2048}}, 1, 1, ""},
 		{"other numbers are no choice", Config{Threads: 2, Fewer: []int{3, 2, 0, -1}, ISA: "go"}, 1, 1, ""},
 		{"exact", Config{Threads: 2, Fewer: []int{1}, Exact: true}, 1, 1, "not measured: exact results are asked for, not fast ones"},
 		{"small", Config{Threads: 2, Fewer: []int{1}}, 1, 1, "not measured: models below 256 MiB are fast either way"},
@@ -193,6 +203,13 @@ func TestChoose(t *testing.T) {
 				measured := func(speeds []Speed, n int) bool { return len(speeds) == n || (n == 1 && speeds == nil) }
 				if choice.Why != c.why || !measured(choice.Levels, c.levels) || !measured(choice.Counts, c.counts) {
 					t.Errorf("%+v; want %d levels, %d numbers of threads, %q", choice, c.levels, c.counts, c.why)
+				}
+				ways := 0
+				if c.why == "" && c.name != "all given" && len(d.opt.Level.Fetches()) > 1 {
+					ways = len(d.opt.Level.Fetches())
+				}
+				if choice.Fetch != d.opt.Fetch || len(choice.Ways) > ways || (ways > 0 && len(choice.Ways) == 0) {
+					t.Errorf("%v, of %v, with %v in use", choice.Fetch, choice.Ways, d.opt.Fetch)
 				}
 				if choice.ISA != d.opt.Level.String() || choice.Threads != d.pool.Workers() || choice.Of != c.cfg.Threads || !strings.HasPrefix(d.Name(), "cpu/"+choice.ISA) {
 					t.Errorf("chosen are %v, %s with %d of %d threads is in use", choice, d.Name(), d.pool.Workers(), c.cfg.Threads)

@@ -40,8 +40,9 @@ type Config struct {
 	// or "auto", the attention and output projections of mixtures in 8 bits unless the
 	// model is narrow or Exact is set.
 	Weights string
-	Exact   bool    // float32 activations with quantised weights instead of int8 ones: slow, for comparisons with references
-	Packed  *Packed // what is repacked lies, or will, in a file; nil = in memory
+	Fetch   kern.Fetch // how memory is asked for weights; zero = the processor's way, or what Choose measures
+	Exact   bool       // float32 activations with quantised weights instead of int8 ones: slow, for comparisons with references
+	Packed  *Packed    // what is repacked lies, or will, in a file; nil = in memory
 }
 
 // resolve fills in what zero fields stand for.
@@ -76,6 +77,9 @@ func (c Config) resolve() (Config, kern.Options, error) {
 	}
 	if c.Weights != "auto" && c.Weights != "bf16" && c.Weights != "q8" {
 		return c, opt, fmt.Errorf("cpu: weights as %q (--cpu-weights): auto, bf16 or q8 expected", c.Weights)
+	}
+	if opt.Fetch = c.Fetch; opt.Fetch == (kern.Fetch{}) {
+		opt.Fetch = opt.Level.Fetches()[0]
 	}
 	return c, opt, nil
 }

@@ -68,8 +68,8 @@ func (c *client) redirect(req *http.Request, via []*http.Request) error {
 func (c *client) own(u *url.URL) bool { return u.Scheme == c.base.Scheme && u.Host == c.base.Host }
 
 // get sends one request. Path elements are escaped; the caller closes the body.
-func (c *client) get(ctx context.Context, u *url.URL, header http.Header) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+func (c *client) get(ctx context.Context, address *url.URL, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -77,19 +77,19 @@ func (c *client) get(ctx context.Context, u *url.URL, header http.Header) (*http
 		req.Header[k] = v
 	}
 	req.Header.Set("User-Agent", "ossian")
-	if c.cfg.Token != "" && c.own(u) {
+	if c.cfg.Token != "" && c.own(address) {
 		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
 	}
 	res, err := c.http.Do(req)
 	var ue *url.Error
 	if bad := malformed(err); bad != nil && !errors.As(err, new(permanentError)) {
-		return nil, fmt.Errorf("%s: %w", u.Host, bad)
+		return nil, fmt.Errorf("%s: %w", address.Host, bad)
 	}
 	if errors.As(err, &ue) { // its text holds the address, which may hold a signature
-		if strings.Contains(ue.Err.Error(), u.Hostname()) {
+		if strings.Contains(ue.Err.Error(), address.Hostname()) {
 			return nil, ue.Err
 		}
-		return nil, fmt.Errorf("%s: %w", u.Host, ue.Err)
+		return nil, fmt.Errorf("%s: %w", address.Host, ue.Err)
 	}
 	return res, err
 }
@@ -348,7 +348,11 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 // explain says what a user can do about a status.
 func (c *client) explain(ctx context.Context, n Name, err error) error {
 	var status *StatusError
-	if !errors.As(err, &status) {
+	switch {
+	case errors.As(err, &status):
+	case unreached(err):
+		return fmt.Errorf("%s: %s cannot be reached: %w; HF_ENDPOINT names another endpoint, and what was fetched otherwise is used by its path", n, c.base.Host, err)
+	default:
 		return fmt.Errorf("%s: %w", n, err)
 	}
 	page := c.base.JoinPath(n.elements()...)
@@ -364,6 +368,15 @@ func (c *client) explain(ctx context.Context, n Name, err error) error {
 		return fmt.Errorf("%s: not found on %s (a private one needs HF_TOKEN)%s: %w", n, c.base.Host, c.similar(ctx, n, false), err)
 	}
 	return fmt.Errorf("%s: %w", n, err)
+}
+
+// unreached reports whether no connection came about.
+func unreached(err error) bool {
+	if failed, ok := errors.AsType[*net.OpError](err); ok {
+		return failed.Op == "dial"
+	}
+	_, ok := errors.AsType[*net.DNSError](err)
+	return ok
 }
 
 // similar asks the endpoint for existing revisions or models like n and returns

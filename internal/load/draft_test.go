@@ -86,6 +86,12 @@ func TestDraftMemory(t *testing.T) {
 // What guesses for a model of its own family does, and where a sequence is longer than it reads,
 // it stops.
 func TestDraftGuesses(t *testing.T) {
+	for _, device := range []string{"cpu", "emu"} {
+		t.Run(device, func(t *testing.T) { draftGuesses(t, device) })
+	}
+}
+
+func draftGuesses(t *testing.T, device string) {
 	target, small := tinyPreset(t, "gpt-oss-tiny", 0), tinyPreset(t, "gpt-oss-tiny", 2)
 	for _, tt := range []struct {
 		name    string
@@ -96,7 +102,7 @@ func TestDraftGuesses(t *testing.T) {
 		{"a smaller one", Draft{Name: small, Tokens: 4}, 4},
 		{"with a shorter context", Draft{Name: small, Tokens: 4, MaxLen: 8}, 3},
 	} {
-		loading, err := begun(t, target, &tt.draft, "cpu")
+		loading, err := begun(t, target, &tt.draft, device)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,6 +122,16 @@ func TestDraftGuesses(t *testing.T) {
 		result, err := both.Collect()
 		if err != nil || result.GuessFault != nil || len(result.Guesses[0]) != tt.guesses || both.Info().Ahead != 4 {
 			t.Errorf("%s: guesses %v, %+v, %v", tt.name, result.Guesses, result.GuessFault, err)
+		}
+		// They are checked with the next token. Those of the model itself hold.
+		next := append(slices.Clone(result.Tokens[0]), result.Guesses[0]...)
+		row.Start, row.Len, row.Guessed, row.OutputIndex, row.History, row.Ahead = 4, len(next), tt.guesses, 1, append(prompt, next[0]), 0
+		if err := both.Launch(&runner.Batch{Tokens: next, Rows: []runner.Row{row}}); err != nil {
+			t.Fatal(err)
+		}
+		result, err = both.Collect()
+		if err != nil || len(result.Tokens[0]) < 1 || (tt.name == "itself" && (len(result.Tokens[0]) != 5 || !slices.Equal(result.Tokens[0][:4], next[1:]))) {
+			t.Errorf("%s: of %v the step gives %v, %v", tt.name, next, result.Tokens, err)
 		}
 		if err := both.Close(); err != nil {
 			t.Error(err)
@@ -185,8 +201,13 @@ func golden(t *testing.T, number int) (target, head string, c *eagletest.Case) {
 }
 
 // A head guesses what it does in plain torch, whatever the chunks of the prompt, beside another
-// sequence, and behind a prefix that another has computed.
+// sequence, and behind a prefix that another has computed: on processors exactly, on a card in bf16.
 func TestHeadGuesses(t *testing.T) {
+	headGuesses(t, Options{Threads: 2, KV: "f32", Packed: "off", Weights: "bf16", Exact: true, Device: "cpu"})
+	headGuesses(t, Options{Device: "emu"})
+}
+
+func headGuesses(t *testing.T, options Options) {
 	want := eagletest.Want(t)
 	for number := range want.Cases {
 		target, files, c := golden(t, number)
@@ -195,7 +216,7 @@ func TestHeadGuesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer checkpoint.Close()
-		options := &Options{Threads: 2, KV: "f32", Packed: "off", Weights: "bf16", Exact: true, Device: "cpu", Draft: &Draft{Either: true, Name: files, Offset: c.Offset, Tokens: 4}}
+		options.Draft = &Draft{Either: true, Name: files, Offset: c.Offset, Tokens: 4}
 		loading, err := options.Begin(checkpoint, func(string) {})
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 type Joiner interface {
 	Device
 	// Join copies x into the columns of dst from col on: row rows[i] of x into row i, or every row
-	// into its own where rows is nil. x may be of the other device.
+	// into its own where rows is nil. x may be of the other device. Where x is narrower, its rows lie
+	// side by side for a Linear to read; where it is as wide as dst, AddNorm may.
 	Join(dst Buf, col int, x Buf, rows []int32)
 }
 
@@ -33,8 +34,8 @@ type HeadSpec struct {
 	NormOutput         bool    // the next feature is the normalised state
 }
 
-// features is how many states of the target a feature is made of.
-func (s *HeadSpec) features() int { return max(len(s.Boundaries), 1) }
+// Features is how many states of the target a feature is made of.
+func (s *HeadSpec) Features() int { return max(len(s.Boundaries), 1) }
 
 // HeadParams lists every parameter of a head. Names are those of a layer of Params without their
 // prefix, and embed, fc, input_norm, fc_norm.N, hidden_norm, norm, head.
@@ -45,14 +46,15 @@ func HeadParams(s *HeadSpec) []Param {
 		{"q", []int{spec.QDim(), 2 * hidden}}, {"k", []int{spec.KVDim(), 2 * hidden}}, {"v", []int{spec.KVDim(), 2 * hidden}}, {"o", []int{hidden, spec.QDim()}},
 		{"ffn_norm", []int{hidden}}, {"up", []int{2 * spec.FFN.Inner, hidden}}, {"down", []int{hidden, spec.FFN.Inner}}, {"norm", []int{hidden}},
 	}
+	// Which of these a head has depends on its kind: without embed or head it borrows the target's.
 	some := func(is bool, name string, shape ...int) {
 		if is {
 			list = append(list, Param{name, shape})
 		}
 	}
-	some(s.Boundaries != nil, "fc", hidden, s.features()*s.Target)
-	some(s.NormBeforeFC, "input_norm", s.features()*s.Target)
-	for feature := range s.features() {
+	some(s.Boundaries != nil, "fc", hidden, s.Features()*s.Target)
+	some(s.NormBeforeFC, "input_norm", s.Features()*s.Target)
+	for feature := range s.Features() {
 		some(s.NormFeatures, "fc_norm."+strconv.Itoa(feature), s.Target)
 	}
 	some(s.Embed, "embed", spec.Vocab, hidden)
@@ -65,6 +67,7 @@ func HeadParams(s *HeadSpec) []Param {
 func CheckHead(s *HeadSpec, target *Spec, params map[string]tensor.Tensor) error {
 	if err := s.Spec.Validate(); err != nil {
 		return fmt.Errorf("head %s: %w", s.Spec.Name, err)
+		// Sizes that must agree: a head without its own matrices computes in the target's width.
 	}
 	switch {
 	case s.Target != target.Hidden:
@@ -76,6 +79,7 @@ func CheckHead(s *HeadSpec, target *Spec, params map[string]tensor.Tensor) error
 	case !s.Head && s.Out != target.Vocab, s.IDs != nil && len(s.IDs) != s.Out:
 		return fmt.Errorf("head %s guesses among %d ids, and has %d of them mapped to %d", s.Spec.Name, s.Out, len(s.IDs), target.Vocab)
 	}
+	// Boundaries ascend, so that states are taken in one pass over the layers.
 	for at, boundary := range s.Boundaries {
 		if boundary < 0 || boundary > target.Layers || (at > 0 && boundary <= s.Boundaries[at-1]) {
 			return fmt.Errorf("head %s takes states after %v layers of %s, which has %d", s.Spec.Name, s.Boundaries, target.Name, target.Layers)
@@ -147,7 +151,7 @@ type Head struct {
 	source                              *taps
 
 	feature, featureNormed       Buf   // [T,Target] with NormFeatures
-	taken, takenNormed           Buf   // [T,features·Target]
+	taken, takenWhole            Buf   // [T,features·Target] side by side, and the same for its norm
 	token, tokenNormed           Buf   // [T,H] embedding
 	state, stateNormed           Buf   // [T,H] feature, then residual stream
 	both                         Buf   // [T,2H]
@@ -182,7 +186,7 @@ func (h *Head) upload(u *uploader) {
 	vector := func(name string) Weight { return u.weight(name, AsVector) }
 	h.embed, h.head = u.weight("embed", AsTable), matrix("head")
 	h.fc, h.inputNorm = matrix("fc"), vector("input_norm")
-	for feature := range h.spec.features() {
+	for feature := range h.spec.Features() {
 		h.featureNorms = append(h.featureNorms, vector("fc_norm."+strconv.Itoa(feature)))
 	}
 	h.attnNorm, h.hiddenNorm, h.ffnNorm, h.norm = vector("attn_norm"), vector("hidden_norm"), vector("ffn_norm"), vector("norm")
@@ -193,12 +197,12 @@ func (h *Head) upload(u *uploader) {
 // alloc makes the activation buffers.
 func (h *Head) alloc(u *uploader, lim Limits) {
 	spec, tokens := &h.spec.Spec, lim.MaxTokens
-	wide := h.spec.features() * h.spec.Target
+	wide := h.spec.Features() * h.spec.Target
 	if h.spec.Boundaries != nil {
 		h.taken = u.buf(tokens, wide)
 	}
 	if h.spec.NormBeforeFC {
-		h.takenNormed = u.buf(tokens, wide)
+		h.takenWhole = u.buf(tokens, wide)
 	}
 	if h.spec.NormFeatures {
 		h.feature, h.featureNormed = u.buf(tokens, h.spec.Target), u.buf(tokens, h.spec.Target)
@@ -218,9 +222,11 @@ func (h *Head) Follow(target runner.Runner) error {
 	if !ok {
 		return fmt.Errorf("head %s: %s is no decoder, whose states it could read", h.spec.Spec.Name, target.Info().Name)
 	}
+	// The features lie on the target's device, which writes them; the head's device reads them from
+	// there.
 	source := &taps{dev: h.dev, boundaries: h.spec.Boundaries}
 	loading := uploader{dev: decoder.dev}
-	for range h.spec.features() {
+	for range h.spec.Features() {
 		source.features = append(source.features, loading.buf(decoder.info.MaxTokens, h.spec.Target))
 	}
 	if loading.err != nil {
@@ -246,29 +252,31 @@ func (h *Head) forward(wanted int) {
 	h.read()
 	dev.AddNorm(h.tokenNormed, h.token, nil, h.attnNorm)
 	dev.AddNorm(h.stateNormed, h.state, nil, h.hiddenNorm)
+	// A head's attention sees token and state side by side: its projections are twice as wide.
 	dev.Join(h.both, 0, h.tokenNormed, nil)
 	dev.Join(h.both, hidden, h.stateNormed, nil)
-	stream := h.state
 	if h.spec.NormBeforeResidual {
-		stream = h.stateNormed
+		dev.Join(h.state, 0, h.stateNormed, nil)
 	}
 	dev.Linears(h.projected, h.both, h.qkv, h.qkvBias)
 	dev.Rotate(h.projected[0], h.projected[1], nil, nil)
 	dev.Store(0, h.projected[1], h.projected[2])
 	dev.Attend(h.attended, h.projected[0], 0, nil)
 	dev.Linear(h.delta, h.attended, h.o, nil)
-	dev.AddNorm(h.normed, stream, h.delta, h.ffnNorm)
+	dev.AddNorm(h.normed, h.state, h.delta, h.ffnNorm)
 	dev.Linear(h.gateUp, h.normed, h.up, nil)
 	dev.GLU(h.inner, h.gateUp)
 	dev.Linear(h.delta, h.inner, h.down, nil)
-	dev.AddNorm(h.normed, stream, h.delta, h.norm)
+	dev.AddNorm(h.normed, h.state, h.delta, h.norm)
 	if wanted == 0 {
 		return
 	}
+	// What the next token's state is made of: the residual stream, or its norm.
+	next := h.state
 	if h.spec.NormOutput {
-		stream = h.normed
+		next = h.normed
 	}
-	dev.Select(h.made, stream, 0)
+	dev.Select(h.made, next, 0)
 	for from := 0; from < wanted; from += h.part {
 		dev.Select(h.picked, h.normed, from)
 		dev.Linear(h.logits, h.picked, h.head, nil)
@@ -285,6 +293,7 @@ func (h *Head) read() {
 	}
 	features := h.source.features
 	if h.spec.Boundaries == nil {
+		// Without boundaries the head reads the target's last state alone, and has no fc.
 		dev.Join(h.state, 0, features[0], h.places)
 		return
 	}
@@ -297,12 +306,11 @@ func (h *Head) read() {
 		}
 		dev.Join(h.taken, number*h.spec.Target, feature, h.places)
 	}
-	taken := h.taken
 	if h.spec.NormBeforeFC {
-		dev.AddNorm(h.takenNormed, h.taken, nil, h.inputNorm)
-		taken = h.takenNormed
+		dev.Join(h.takenWhole, 0, h.taken, nil)
+		dev.AddNorm(h.taken, h.takenWhole, nil, h.inputNorm)
 	}
-	dev.Linear(h.state, taken, h.fc, nil)
+	dev.Linear(h.state, h.taken, h.fc, nil)
 }
 
 // Info implements runner.Runner.

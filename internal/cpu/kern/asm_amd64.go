@@ -28,22 +28,6 @@ func (l Level) Available() bool {
 // kernel for each family or number of rows are in dispatch_amd64.go. Their callers have checked
 // lengths.
 
-func quantiseAsm(l Level, x *float32, nb int, q, s *byte, ld, step int) {
-	if l.wide() {
-		quantiseAVX512(x, nb, q, s, ld, step)
-		return
-	}
-	quantiseAVX2(x, nb, q, s, ld, step)
-}
-
-func residualAsm(l Level, x *float32, nb int, q, s *byte, step int, rest *float32) {
-	if l.wide() {
-		residualAVX512(x, nb, q, s, step, rest)
-		return
-	}
-	residualAVX2(x, nb, q, s, step, rest)
-}
-
 // dotsAsm covers the 4 × T products with the kernels' own shapes.
 func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y *float32, ldy int) {
 	rows, cols := 4, 6
@@ -61,8 +45,14 @@ func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Po
 // decides the order of sums (bf16Go): AMD's do, Intel's take as long or have tiles.
 var chained = cpu.X86.HasAVX512BF16 && vendor() == amd
 
-// amd is what vendor returns for AMD: "Auth".
-const amd = 0x68747541
+// amd and intel are what vendor returns for them: "Auth" and "Genu".
+const amd, intel = 0x68747541, 0x756e6547
+
+// fetchesPages reports whether the processor fetches pages as Intel's do.
+func fetchesPages() bool { return vendor() == intel }
+
+// hasOneRow reports whether the level has kernels for one activation row.
+func (l Level) hasOneRow() bool { return l.wide() }
 
 // pairs reports whether the level multiplies pairs of BF16 as they lie. Else activations are
 // kept as float32 of the same values.
@@ -152,81 +142,4 @@ func (l Level) peak(f factor, n int) {
 // weightsAsm has a kernel for AVX-512 only.
 func weightsAsm(keys *uint64, x *float32, n int, from, scale float64, bound float32, least, code uint64) (kept int, total uint64) {
 	return weightsAVX512(keys, x, n, from, scale, bound, least, code)
-}
-
-func scaleMulAsm(l Level, dst, x, w *float32, n int, k float32) {
-	if l.wide() {
-		scaleMulAVX512(dst, x, w, n, k)
-		return
-	}
-	scaleMulAVX2(dst, x, w, n, k)
-}
-
-func mulAddAsm(l Level, dst, x *float32, n int, k float32) {
-	if l.wide() {
-		mulAddAVX512(dst, x, n, k)
-		return
-	}
-	mulAddAVX2(dst, x, n, k)
-}
-
-func timesAsm(l Level, dst, x *float32, n int, k float32) {
-	if l.wide() {
-		timesAVX512(dst, x, n, k)
-		return
-	}
-	timesAVX2(dst, x, n, k)
-}
-
-func rotateAsm(l Level, a, b, cos, sin *float32, n int) {
-	if l.wide() {
-		rotateAVX512(a, b, cos, sin, n)
-		return
-	}
-	rotateAVX2(a, b, cos, sin, n)
-}
-
-func swigluAsm(l Level, dst, gu *float32, n int, alpha, limit, plus float32) {
-	if l.wide() {
-		swigluAVX512(dst, gu, n, alpha, limit, plus)
-		return
-	}
-	swigluAVX2(dst, gu, n, alpha, limit, plus)
-}
-
-func expSumAsm(l Level, x *float32, n int, m float32) float32 {
-	if l.wide() {
-		return expSumAVX512(x, n, m)
-	}
-	return expSumAVX2(x, n, m)
-}
-
-func toBF16Asm(l Level, dst *uint16, x *float32, n int) {
-	if l.wide() {
-		toBF16AVX512(dst, x, n)
-		return
-	}
-	toBF16AVX2(dst, x, n)
-}
-
-func maxBitsAsm(l Level, x *float32, n int) uint32 {
-	if l.wide() {
-		return maxBitsAVX512(x, n)
-	}
-	return maxBitsAVX2(x, n)
-}
-
-func largestAsm(l Level, x *float32, n int) float32 {
-	if l.wide() {
-		return largestAVX512(x, n)
-	}
-	return largestAVX2(x, n)
-}
-
-func toE4M3Asm(l Level, dst *uint8, x *float32, n int, k float32) {
-	if l.wide() {
-		toE4M3AVX512(dst, x, n, k)
-		return
-	}
-	toE4M3AVX2(dst, x, n, k)
 }

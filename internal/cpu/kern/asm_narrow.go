@@ -6,9 +6,13 @@ package kern
 // this build.
 const noKernels = "kern: this build has no such kernels; use kern.Detect to choose a level"
 
-func oneRowKernel(family, bool, *byte, *byte, int, int, int, *float32, int, *float32) {
+func oneRowKernel(Level, family, bool, int, *byte, *byte, int, int, int, int, *float32, int, *float32) {
 	panic(noKernels)
 }
+
+func (l Level) hasOneRow() bool { return false }
+
+func fetchesPages() bool { return false }
 
 func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float32, **float32) {
 	panic(noKernels)

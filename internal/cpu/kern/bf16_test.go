@@ -169,7 +169,7 @@ func TestBF16Changes(t *testing.T) {
 	a.Set(x, rows, in)
 	m.Mul(p, want, &a, nil, []Job{{}})
 	for _, l := range levels() {
-		m.Use(l)
+		m.Use(l, l.Fetches()[0])
 		got := make([]float32, rows*out)
 		m.Mul(p, got, &a, nil, []Job{{}})
 		if !slices.Equal(got, want) {

@@ -239,45 +239,83 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 	}
 }
 
-func oneRowKernel(f family, fine bool, w, a *byte, nb, groups, size int, bias *float32, step int, y *float32) {
-	if fine {
+func oneRowKernel(l Level, f family, fine bool, streams int, w, a *byte, nb, groups, size, ahead int, bias *float32, step int, y *float32) {
+	switch {
+	case l.wide() && fine == false && streams == 1:
 		switch f {
 		case mx4:
-			mx4OneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
+			mx4OneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q4:
-			q4OneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q4OneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q4m:
-			q4mOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q4mOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q4k:
-			q4kOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q4kOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q8:
-			q8OneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q8OneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q5m:
-			q5mOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q5mOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q5k:
-			q5kOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q5kOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q6k:
-			q6kOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q6kOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		}
-	}
-	if !fine {
+	case l.wide() && fine == false && streams == 2:
 		switch f {
 		case mx4:
-			mx4OneRowAVX512(w, a, nb, groups, size, bias, step, y)
+			mx4OneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q4:
-			q4OneRowAVX512(w, a, nb, groups, size, bias, step, y)
+			q4OneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q4m:
-			q4mOneRowAVX512(w, a, nb, groups, size, bias, step, y)
+			q4mOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q4k:
-			q4kOneRowAVX512(w, a, nb, groups, size, bias, step, y)
+			q4kOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q8:
-			q8OneRowAVX512(w, a, nb, groups, size, bias, step, y)
+			q8OneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q5m:
-			q5mOneRowAVX512(w, a, nb, groups, size, bias, step, y)
+			q5mOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q5k:
-			q5kOneRowAVX512(w, a, nb, groups, size, bias, step, y)
+			q5kOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		case q6k:
-			q6kOneRowAVX512(w, a, nb, groups, size, bias, step, y)
+			q6kOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		}
+	case l.wide() && fine == true && streams == 1:
+		switch f {
+		case mx4:
+			mx4OneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4:
+			q4OneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4m:
+			q4mOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4k:
+			q4kOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q8:
+			q8OneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q5m:
+			q5mOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q5k:
+			q5kOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q6k:
+			q6kOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		}
+	case l.wide() && fine == true && streams == 2:
+		switch f {
+		case mx4:
+			mx4OneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4:
+			q4OneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4m:
+			q4mOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4k:
+			q4kOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q8:
+			q8OneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q5m:
+			q5mOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q5k:
+			q5kOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+		case q6k:
+			q6kOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
 		}
 	}
 }
@@ -759,4 +797,97 @@ func weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32
 			}
 		}
 	}
+}
+
+func quantiseAsm(l Level, x *float32, nb int, q, s *byte, ld, step int) {
+	if l.wide() {
+		quantiseAVX512(x, nb, q, s, ld, step)
+		return
+	}
+	quantiseAVX2(x, nb, q, s, ld, step)
+}
+
+func residualAsm(l Level, x *float32, nb int, q, s *byte, step int, rest *float32) {
+	if l.wide() {
+		residualAVX512(x, nb, q, s, step, rest)
+		return
+	}
+	residualAVX2(x, nb, q, s, step, rest)
+}
+
+func scaleMulAsm(l Level, dst, x, w *float32, n int, k float32) {
+	if l.wide() {
+		scaleMulAVX512(dst, x, w, n, k)
+		return
+	}
+	scaleMulAVX2(dst, x, w, n, k)
+}
+
+func mulAddAsm(l Level, dst, x *float32, n int, k float32) {
+	if l.wide() {
+		mulAddAVX512(dst, x, n, k)
+		return
+	}
+	mulAddAVX2(dst, x, n, k)
+}
+
+func timesAsm(l Level, dst, x *float32, n int, k float32) {
+	if l.wide() {
+		timesAVX512(dst, x, n, k)
+		return
+	}
+	timesAVX2(dst, x, n, k)
+}
+
+func rotateAsm(l Level, a, b, cos, sin *float32, n int) {
+	if l.wide() {
+		rotateAVX512(a, b, cos, sin, n)
+		return
+	}
+	rotateAVX2(a, b, cos, sin, n)
+}
+
+func swigluAsm(l Level, dst, gu *float32, n int, alpha, limit, plus float32) {
+	if l.wide() {
+		swigluAVX512(dst, gu, n, alpha, limit, plus)
+		return
+	}
+	swigluAVX2(dst, gu, n, alpha, limit, plus)
+}
+
+func expSumAsm(l Level, x *float32, n int, m float32) float32 {
+	if l.wide() {
+		return expSumAVX512(x, n, m)
+	}
+	return expSumAVX2(x, n, m)
+}
+
+func toBF16Asm(l Level, dst *uint16, x *float32, n int) {
+	if l.wide() {
+		toBF16AVX512(dst, x, n)
+		return
+	}
+	toBF16AVX2(dst, x, n)
+}
+
+func maxBitsAsm(l Level, x *float32, n int) uint32 {
+	if l.wide() {
+		return maxBitsAVX512(x, n)
+	}
+	return maxBitsAVX2(x, n)
+}
+
+func largestAsm(l Level, x *float32, n int) float32 {
+	if l.wide() {
+		return largestAVX512(x, n)
+	}
+	return largestAVX2(x, n)
+}
+
+func toE4M3Asm(l Level, dst *uint8, x *float32, n int, k float32) {
+	if l.wide() {
+		toE4M3AVX512(dst, x, n, k)
+		return
+	}
+	toE4M3AVX2(dst, x, n, k)
 }

@@ -77,5 +77,6 @@ type Options struct {
 	Exact bool  // multiply decoded weights with float32 activations instead of int8 ones: slow, for tests against references
 	Q8    bool  // keep BF16, F16 and F32 weights as blocks of 32 8-bit values with an f16 scale each; rows must be whole blocks
 	BF16  bool  // BF16 weights in row groups with activations rounded to BF16, if their rows are whole blocks of 32; there are instructions for such pairs
+	Fetch Fetch // one of Level's; the zero value is the first of them
 	Fine  bool  // 15-bit activations for quantised weights: a second row of int8 holds what the first leaves; twice the arithmetic, the same bytes
 }

@@ -39,15 +39,25 @@ func mx4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func mx4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// mx4OneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// mx4OneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func mx4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func mx4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
-// mx4OneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// mx4OneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func mx4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func mx4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// mx4OneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func mx4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// mx4OneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func mx4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // mx4Pair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
@@ -144,15 +154,25 @@ func q4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q4OneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q4OneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
-// q4OneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q4OneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q4OneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q4OneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q4Pair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
@@ -249,15 +269,25 @@ func q4mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q4mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q4mOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q4mOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
-// q4mOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q4mOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q4mOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q4mOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q4mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q4mPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
@@ -354,15 +384,25 @@ func q4kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q4kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q4kOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q4kOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
-// q4kOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q4kOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q4kOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q4kOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q4kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q4kPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
@@ -454,15 +494,25 @@ func q8Tile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q8Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q8OneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q8OneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q8OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q8OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
-// q8OneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q8OneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q8OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q8OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q8OneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q8OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q8OneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q8OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q8Pair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
@@ -554,15 +604,25 @@ func q5mTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q5mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q5mOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q5mOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q5mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
-// q5mOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q5mOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q5mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q5mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q5mOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q5mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q5mOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q5mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q5mPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
@@ -654,15 +714,25 @@ func q5kTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q5kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q5kOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q5kOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q5kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
-// q5kOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q5kOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q5kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q5kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q5kOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q5kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q5kOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q5kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q5kPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
@@ -774,15 +844,25 @@ func q6kTile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float3
 //go:noescape
 func q6kTile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q6kOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q6kOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q6kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q6kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
-// q6kOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q6kOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q6kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q6kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q6kOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q6kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q6kOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q6kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q6kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //

@@ -953,154 +953,420 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func mx4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4OneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4OneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z2
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000110, BX
+	VMOVDQU64        (R9), Z2
 	VPSRLW           $0x04, Z2, Z6
 	VPERMB           Z0, Z2, Z2
 	VPERMB           Z0, Z6, Z6
-	VMOVDQU64        64(R8), Z3
+	VMOVDQU64        64(R9), Z3
 	VPSRLW           $0x04, Z3, Z7
 	VPERMB           Z0, Z3, Z3
 	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        128(R8), Z4
+	VMOVDQU64        128(R9), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
 	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        192(R8), Z5
+	VMOVDQU64        192(R9), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
 	VPERMB           Z0, Z9, Z9
-	VPMOVZXBD        (R9), Z10
+	VPMOVZXBD        (R10), Z10
 	VPSLLD           $0x17, Z10, Z10
 	VPADDD.BCST      magicE8M0<>+0(SB), Z10, Z10
-	VPADDD.BCST      36(R10), Z10, Z11
-	VPDPBUSD.BCST    (R10), Z2, Z11
-	VPDPBUSD.BCST    4(R10), Z3, Z11
-	VPDPBUSD.BCST    8(R10), Z4, Z11
-	VPDPBUSD.BCST    12(R10), Z5, Z11
-	VPDPBUSD.BCST    16(R10), Z6, Z11
-	VPDPBUSD.BCST    20(R10), Z7, Z11
-	VPDPBUSD.BCST    24(R10), Z8, Z11
-	VPDPBUSD.BCST    28(R10), Z9, Z11
+	VPADDD.BCST      36(R11), Z10, Z11
+	VPDPBUSD.BCST    (R11), Z2, Z11
+	VPDPBUSD.BCST    4(R11), Z3, Z11
+	VPDPBUSD.BCST    8(R11), Z4, Z11
+	VPDPBUSD.BCST    12(R11), Z5, Z11
+	VPDPBUSD.BCST    16(R11), Z6, Z11
+	VPDPBUSD.BCST    20(R11), Z7, Z11
+	VPDPBUSD.BCST    24(R11), Z8, Z11
+	VPDPBUSD.BCST    28(R11), Z9, Z11
 	VSUBPS           Z10, Z11, Z11
-	VFMADD231PS.BCST 32(R10), Z11, Z1
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x10, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R11
+	VFMADD231PS.BCST 32(R11), Z11, Z1
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x10, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R12
 	JNZ              block
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func mx4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func mx4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4OneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4OneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z3
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000110, BX
+	VMOVDQU64        (R9), Z3
 	VPSRLW           $0x04, Z3, Z7
 	VPERMB           Z0, Z3, Z3
 	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        64(R8), Z4
+	VMOVDQU64        64(R9), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
 	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        128(R8), Z5
+	VMOVDQU64        128(R9), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
 	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        192(R8), Z6
+	VMOVDQU64        192(R9), Z6
 	VPSRLW           $0x04, Z6, Z10
 	VPERMB           Z0, Z6, Z6
 	VPERMB           Z0, Z10, Z10
-	VPMOVZXBD        (R9), Z11
+	VPMOVZXBD        (R10), Z11
 	VPSLLD           $0x17, Z11, Z11
 	VPADDD.BCST      magicE8M0<>+0(SB), Z11, Z11
-	VPADDD.BCST      72(R10), Z11, Z12
-	VPADDD.BCST      76(R10), Z11, Z13
-	VPDPBUSD.BCST    (R10), Z3, Z12
-	VPDPBUSD.BCST    32(R10), Z3, Z13
-	VPDPBUSD.BCST    4(R10), Z4, Z12
-	VPDPBUSD.BCST    36(R10), Z4, Z13
-	VPDPBUSD.BCST    8(R10), Z5, Z12
-	VPDPBUSD.BCST    40(R10), Z5, Z13
-	VPDPBUSD.BCST    12(R10), Z6, Z12
-	VPDPBUSD.BCST    44(R10), Z6, Z13
-	VPDPBUSD.BCST    16(R10), Z7, Z12
-	VPDPBUSD.BCST    48(R10), Z7, Z13
-	VPDPBUSD.BCST    20(R10), Z8, Z12
-	VPDPBUSD.BCST    52(R10), Z8, Z13
-	VPDPBUSD.BCST    24(R10), Z9, Z12
-	VPDPBUSD.BCST    56(R10), Z9, Z13
-	VPDPBUSD.BCST    28(R10), Z10, Z12
-	VPDPBUSD.BCST    60(R10), Z10, Z13
+	VPADDD.BCST      72(R11), Z11, Z12
+	VPADDD.BCST      76(R11), Z11, Z13
+	VPDPBUSD.BCST    (R11), Z3, Z12
+	VPDPBUSD.BCST    32(R11), Z3, Z13
+	VPDPBUSD.BCST    4(R11), Z4, Z12
+	VPDPBUSD.BCST    36(R11), Z4, Z13
+	VPDPBUSD.BCST    8(R11), Z5, Z12
+	VPDPBUSD.BCST    40(R11), Z5, Z13
+	VPDPBUSD.BCST    12(R11), Z6, Z12
+	VPDPBUSD.BCST    44(R11), Z6, Z13
+	VPDPBUSD.BCST    16(R11), Z7, Z12
+	VPDPBUSD.BCST    48(R11), Z7, Z13
+	VPDPBUSD.BCST    20(R11), Z8, Z12
+	VPDPBUSD.BCST    52(R11), Z8, Z13
+	VPDPBUSD.BCST    24(R11), Z9, Z12
+	VPDPBUSD.BCST    56(R11), Z9, Z13
+	VPDPBUSD.BCST    28(R11), Z10, Z12
+	VPDPBUSD.BCST    60(R11), Z10, Z13
 	VSUBPS           Z11, Z12, Z12
-	VFMADD231PS.BCST 64(R10), Z12, Z1
+	VFMADD231PS.BCST 64(R11), Z12, Z1
 	VSUBPS           Z11, Z13, Z13
-	VFMADD231PS.BCST 68(R10), Z13, Z2
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x10, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R11
+	VFMADD231PS.BCST 68(R11), Z13, Z2
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x10, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R12
 	JNZ              block
 	VADDPS           Z2, Z1, Z1
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func mx4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·mx4OneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000110, BX
+	VMOVDQU64        (R10), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        64(R10), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        128(R10), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        192(R10), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VPMOVZXBD        (R11), Z11
+	VPSLLD           $0x17, Z11, Z11
+	VPADDD.BCST      magicE8M0<>+0(SB), Z11, Z11
+	VPADDD.BCST      36(R12), Z11, Z12
+	VPDPBUSD.BCST    (R12), Z3, Z12
+	VPDPBUSD.BCST    4(R12), Z4, Z12
+	VPDPBUSD.BCST    8(R12), Z5, Z12
+	VPDPBUSD.BCST    12(R12), Z6, Z12
+	VPDPBUSD.BCST    16(R12), Z7, Z12
+	VPDPBUSD.BCST    20(R12), Z8, Z12
+	VPDPBUSD.BCST    24(R12), Z9, Z12
+	VPDPBUSD.BCST    28(R12), Z10, Z12
+	VSUBPS           Z11, Z12, Z12
+	VFMADD231PS.BCST 32(R12), Z12, Z1
+	VMOVDQU64        (R10)(R9*1), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        64(R10)(R9*1), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        128(R10)(R9*1), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        192(R10)(R9*1), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VPMOVZXBD        (R11)(R9*1), Z11
+	VPSLLD           $0x17, Z11, Z11
+	VPADDD.BCST      magicE8M0<>+0(SB), Z11, Z11
+	VPADDD.BCST      36(R12), Z11, Z12
+	VPDPBUSD.BCST    (R12), Z3, Z12
+	VPDPBUSD.BCST    4(R12), Z4, Z12
+	VPDPBUSD.BCST    8(R12), Z5, Z12
+	VPDPBUSD.BCST    12(R12), Z6, Z12
+	VPDPBUSD.BCST    16(R12), Z7, Z12
+	VPDPBUSD.BCST    20(R12), Z8, Z12
+	VPDPBUSD.BCST    24(R12), Z9, Z12
+	VPDPBUSD.BCST    28(R12), Z10, Z12
+	VSUBPS           Z11, Z12, Z12
+	VFMADD231PS.BCST 32(R12), Z12, Z2
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x10, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
+	VADDPS           (SI)(R11*1), Z2, Z2
+	VMOVUPS          Z2, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func mx4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·mx4OneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            ahead+40(FP), BX
+	MOVQ            bias+48(FP), SI
+	MOVQ            step+56(FP), DI
+	MOVQ            y+64(FP), R8
+	ADDQ            AX, BX
+	MOVQ            CX, R9
+	IMULQ           DX, R9
+	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000110, BX
+	VMOVDQU64        (R10), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        64(R10), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VMOVDQU64        128(R10), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        192(R10), Z8
+	VPSRLW           $0x04, Z8, Z12
+	VPERMB           Z0, Z8, Z8
+	VPERMB           Z0, Z12, Z12
+	VPMOVZXBD        (R11), Z13
+	VPSLLD           $0x17, Z13, Z13
+	VPADDD.BCST      magicE8M0<>+0(SB), Z13, Z13
+	VPADDD.BCST      72(R12), Z13, Z14
+	VPADDD.BCST      76(R12), Z13, Z15
+	VPDPBUSD.BCST    (R12), Z5, Z14
+	VPDPBUSD.BCST    32(R12), Z5, Z15
+	VPDPBUSD.BCST    4(R12), Z6, Z14
+	VPDPBUSD.BCST    36(R12), Z6, Z15
+	VPDPBUSD.BCST    8(R12), Z7, Z14
+	VPDPBUSD.BCST    40(R12), Z7, Z15
+	VPDPBUSD.BCST    12(R12), Z8, Z14
+	VPDPBUSD.BCST    44(R12), Z8, Z15
+	VPDPBUSD.BCST    16(R12), Z9, Z14
+	VPDPBUSD.BCST    48(R12), Z9, Z15
+	VPDPBUSD.BCST    20(R12), Z10, Z14
+	VPDPBUSD.BCST    52(R12), Z10, Z15
+	VPDPBUSD.BCST    24(R12), Z11, Z14
+	VPDPBUSD.BCST    56(R12), Z11, Z15
+	VPDPBUSD.BCST    28(R12), Z12, Z14
+	VPDPBUSD.BCST    60(R12), Z12, Z15
+	VSUBPS           Z13, Z14, Z14
+	VFMADD231PS.BCST 64(R12), Z14, Z1
+	VSUBPS           Z13, Z15, Z15
+	VFMADD231PS.BCST 68(R12), Z15, Z2
+	VMOVDQU64        (R10)(R9*1), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        64(R10)(R9*1), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VMOVDQU64        128(R10)(R9*1), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        192(R10)(R9*1), Z8
+	VPSRLW           $0x04, Z8, Z12
+	VPERMB           Z0, Z8, Z8
+	VPERMB           Z0, Z12, Z12
+	VPMOVZXBD        (R11)(R9*1), Z13
+	VPSLLD           $0x17, Z13, Z13
+	VPADDD.BCST      magicE8M0<>+0(SB), Z13, Z13
+	VPADDD.BCST      72(R12), Z13, Z14
+	VPADDD.BCST      76(R12), Z13, Z15
+	VPDPBUSD.BCST    (R12), Z5, Z14
+	VPDPBUSD.BCST    32(R12), Z5, Z15
+	VPDPBUSD.BCST    4(R12), Z6, Z14
+	VPDPBUSD.BCST    36(R12), Z6, Z15
+	VPDPBUSD.BCST    8(R12), Z7, Z14
+	VPDPBUSD.BCST    40(R12), Z7, Z15
+	VPDPBUSD.BCST    12(R12), Z8, Z14
+	VPDPBUSD.BCST    44(R12), Z8, Z15
+	VPDPBUSD.BCST    16(R12), Z9, Z14
+	VPDPBUSD.BCST    48(R12), Z9, Z15
+	VPDPBUSD.BCST    20(R12), Z10, Z14
+	VPDPBUSD.BCST    52(R12), Z10, Z15
+	VPDPBUSD.BCST    24(R12), Z11, Z14
+	VPDPBUSD.BCST    56(R12), Z11, Z15
+	VPDPBUSD.BCST    28(R12), Z12, Z14
+	VPDPBUSD.BCST    60(R12), Z12, Z15
+	VSUBPS           Z13, Z14, Z14
+	VFMADD231PS.BCST 64(R12), Z14, Z3
+	VSUBPS           Z13, Z15, Z15
+	VFMADD231PS.BCST 68(R12), Z15, Z4
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x10, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z2, Z1, Z1
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
+	VADDPS           Z4, Z3, Z3
+	VADDPS           (SI)(R11*1), Z3, Z3
+	VMOVUPS          Z3, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
@@ -3913,16 +4179,16 @@ block1:
 	RET
 
 // func q4Tile1AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile1AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
 
 block:
 	PREFETCHT0    4096(AX)
@@ -3930,35 +4196,34 @@ block:
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
 	PREFETCHT0    (CX)(SI*1)
-	VMOVDQU64     (AX), Z2
-	VPSRLW        $0x04, Z2, Z6
-	VPERMB        Z0, Z2, Z2
-	VPERMB        Z0, Z6, Z6
-	VMOVDQU64     64(AX), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
+	VCVTPH2PS     (CX), Z2
+	VPBROADCASTD  36(DX), Z5
+	VPXORD        Z6, Z6, Z6
+	VMOVDQU64     (AX), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST (DX), Z3, Z5
+	VPDPBUSD.BCST 16(DX), Z4, Z6
+	VMOVDQU64     64(AX), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 4(DX), Z3, Z5
+	VPDPBUSD.BCST 20(DX), Z4, Z6
 	VMOVDQU64     128(AX), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
-	VMOVDQU64     192(AX), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VCVTPH2PS     (CX), Z10
-	VPBROADCASTD  36(DX), Z11
-	VPDPBUSD.BCST (DX), Z2, Z11
-	VPDPBUSD.BCST 4(DX), Z3, Z11
-	VPDPBUSD.BCST 8(DX), Z4, Z11
-	VPDPBUSD.BCST 12(DX), Z5, Z11
-	VPDPBUSD.BCST 16(DX), Z6, Z11
-	VPDPBUSD.BCST 20(DX), Z7, Z11
-	VPDPBUSD.BCST 24(DX), Z8, Z11
-	VPDPBUSD.BCST 28(DX), Z9, Z11
-	VCVTDQ2PS     Z11, Z11
-	VMULPS.BCST   32(DX), Z11, Z11
-	VFMADD231PS   Z11, Z10, Z1
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 8(DX), Z3, Z5
+	VPDPBUSD.BCST 24(DX), Z4, Z6
+	VMOVDQU64     192(AX), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 12(DX), Z3, Z5
+	VPDPBUSD.BCST 28(DX), Z4, Z6
+	VPSRAD        $0x04, Z6, Z6
+	VPADDD        Z6, Z5, Z5
+	VCVTDQ2PS     Z5, Z5
+	VMULPS.BCST   32(DX), Z5, Z5
+	VFMADD231PS   Z5, Z2, Z1
 	ADDQ          $0x00000100, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x0000002c, DX
@@ -3972,17 +4237,17 @@ block:
 	RET
 
 // func q4Tile2AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile2AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 
 block:
 	PREFETCHT0    4096(AX)
@@ -3990,47 +4255,49 @@ block:
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
 	PREFETCHT0    (CX)(SI*1)
-	VMOVDQU64     (AX), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
-	VMOVDQU64     64(AX), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
+	VCVTPH2PS     (CX), Z3
+	VPBROADCASTD  72(DX), Z6
+	VPXORD        Z7, Z7, Z7
+	VPBROADCASTD  76(DX), Z8
+	VPXORD        Z9, Z9, Z9
+	VMOVDQU64     (AX), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST (DX), Z4, Z6
+	VPDPBUSD.BCST 16(DX), Z5, Z7
+	VPDPBUSD.BCST 32(DX), Z4, Z8
+	VPDPBUSD.BCST 48(DX), Z5, Z9
+	VMOVDQU64     64(AX), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 4(DX), Z4, Z6
+	VPDPBUSD.BCST 20(DX), Z5, Z7
+	VPDPBUSD.BCST 36(DX), Z4, Z8
+	VPDPBUSD.BCST 52(DX), Z5, Z9
 	VMOVDQU64     128(AX), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VMOVDQU64     192(AX), Z6
-	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
-	VCVTPH2PS     (CX), Z11
-	VPBROADCASTD  72(DX), Z12
-	VPBROADCASTD  76(DX), Z13
-	VPDPBUSD.BCST (DX), Z3, Z12
-	VPDPBUSD.BCST 32(DX), Z3, Z13
-	VPDPBUSD.BCST 4(DX), Z4, Z12
-	VPDPBUSD.BCST 36(DX), Z4, Z13
-	VPDPBUSD.BCST 8(DX), Z5, Z12
-	VPDPBUSD.BCST 40(DX), Z5, Z13
-	VPDPBUSD.BCST 12(DX), Z6, Z12
-	VPDPBUSD.BCST 44(DX), Z6, Z13
-	VPDPBUSD.BCST 16(DX), Z7, Z12
-	VPDPBUSD.BCST 48(DX), Z7, Z13
-	VPDPBUSD.BCST 20(DX), Z8, Z12
-	VPDPBUSD.BCST 52(DX), Z8, Z13
-	VPDPBUSD.BCST 24(DX), Z9, Z12
-	VPDPBUSD.BCST 56(DX), Z9, Z13
-	VPDPBUSD.BCST 28(DX), Z10, Z12
-	VPDPBUSD.BCST 60(DX), Z10, Z13
-	VCVTDQ2PS     Z12, Z12
-	VMULPS.BCST   64(DX), Z12, Z12
-	VFMADD231PS   Z12, Z11, Z1
-	VCVTDQ2PS     Z13, Z13
-	VMULPS.BCST   68(DX), Z13, Z13
-	VFMADD231PS   Z13, Z11, Z2
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 8(DX), Z4, Z6
+	VPDPBUSD.BCST 24(DX), Z5, Z7
+	VPDPBUSD.BCST 40(DX), Z4, Z8
+	VPDPBUSD.BCST 56(DX), Z5, Z9
+	VMOVDQU64     192(AX), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 12(DX), Z4, Z6
+	VPDPBUSD.BCST 28(DX), Z5, Z7
+	VPDPBUSD.BCST 44(DX), Z4, Z8
+	VPDPBUSD.BCST 60(DX), Z5, Z9
+	VPSRAD        $0x04, Z7, Z7
+	VPADDD        Z7, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   64(DX), Z6, Z6
+	VFMADD231PS   Z6, Z3, Z1
+	VPSRAD        $0x04, Z9, Z9
+	VPADDD        Z9, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VMULPS.BCST   68(DX), Z8, Z8
+	VFMADD231PS   Z8, Z3, Z2
 	ADDQ          $0x00000100, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x00000058, DX
@@ -4046,18 +4313,18 @@ block:
 	RET
 
 // func q4Tile3AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile3AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4067,20 +4334,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z4
 	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
+	VPANDD        Z0, Z4, Z4
+	VPANDD        Z0, Z8, Z8
 	VMOVDQU64     64(AX), Z5
 	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
+	VPANDD        Z0, Z5, Z5
+	VPANDD        Z0, Z9, Z9
 	VMOVDQU64     128(AX), Z6
 	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
+	VPANDD        Z0, Z6, Z6
+	VPANDD        Z0, Z10, Z10
 	VMOVDQU64     192(AX), Z7
 	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
+	VPANDD        Z0, Z7, Z7
+	VPANDD        Z0, Z11, Z11
 	VCVTPH2PS     (CX), Z12
 	VPBROADCASTD  108(DX), Z13
 	VPBROADCASTD  112(DX), Z14
@@ -4135,19 +4402,19 @@ block:
 	RET
 
 // func q4Tile4AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile4AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4157,20 +4424,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z5
 	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
+	VPANDD        Z0, Z5, Z5
+	VPANDD        Z0, Z9, Z9
 	VMOVDQU64     64(AX), Z6
 	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
+	VPANDD        Z0, Z6, Z6
+	VPANDD        Z0, Z10, Z10
 	VMOVDQU64     128(AX), Z7
 	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
+	VPANDD        Z0, Z7, Z7
+	VPANDD        Z0, Z11, Z11
 	VMOVDQU64     192(AX), Z8
 	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
+	VPANDD        Z0, Z8, Z8
+	VPANDD        Z0, Z12, Z12
 	VCVTPH2PS     (CX), Z13
 	VPBROADCASTD  144(DX), Z14
 	VPBROADCASTD  148(DX), Z15
@@ -4239,20 +4506,20 @@ block:
 	RET
 
 // func q4Tile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile5AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4262,20 +4529,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z6
 	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
+	VPANDD        Z0, Z6, Z6
+	VPANDD        Z0, Z10, Z10
 	VMOVDQU64     64(AX), Z7
 	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
+	VPANDD        Z0, Z7, Z7
+	VPANDD        Z0, Z11, Z11
 	VMOVDQU64     128(AX), Z8
 	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
+	VPANDD        Z0, Z8, Z8
+	VPANDD        Z0, Z12, Z12
 	VMOVDQU64     192(AX), Z9
 	VPSRLW        $0x04, Z9, Z13
-	VPERMB        Z0, Z9, Z9
-	VPERMB        Z0, Z13, Z13
+	VPANDD        Z0, Z9, Z9
+	VPANDD        Z0, Z13, Z13
 	VCVTPH2PS     (CX), Z14
 	VPBROADCASTD  180(DX), Z15
 	VPBROADCASTD  184(DX), Z16
@@ -4358,21 +4625,21 @@ block:
 	RET
 
 // func q4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile6AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4382,20 +4649,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z7
 	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
+	VPANDD        Z0, Z7, Z7
+	VPANDD        Z0, Z11, Z11
 	VMOVDQU64     64(AX), Z8
 	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
+	VPANDD        Z0, Z8, Z8
+	VPANDD        Z0, Z12, Z12
 	VMOVDQU64     128(AX), Z9
 	VPSRLW        $0x04, Z9, Z13
-	VPERMB        Z0, Z9, Z9
-	VPERMB        Z0, Z13, Z13
+	VPANDD        Z0, Z9, Z9
+	VPANDD        Z0, Z13, Z13
 	VMOVDQU64     192(AX), Z10
 	VPSRLW        $0x04, Z10, Z14
-	VPERMB        Z0, Z10, Z10
-	VPERMB        Z0, Z14, Z14
+	VPANDD        Z0, Z10, Z10
+	VPANDD        Z0, Z14, Z14
 	VCVTPH2PS     (CX), Z15
 	VPBROADCASTD  216(DX), Z16
 	VPBROADCASTD  220(DX), Z17
@@ -4492,22 +4759,22 @@ block:
 	RET
 
 // func q4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile7AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4517,20 +4784,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z8
 	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
+	VPANDD        Z0, Z8, Z8
+	VPANDD        Z0, Z12, Z12
 	VMOVDQU64     64(AX), Z9
 	VPSRLW        $0x04, Z9, Z13
-	VPERMB        Z0, Z9, Z9
-	VPERMB        Z0, Z13, Z13
+	VPANDD        Z0, Z9, Z9
+	VPANDD        Z0, Z13, Z13
 	VMOVDQU64     128(AX), Z10
 	VPSRLW        $0x04, Z10, Z14
-	VPERMB        Z0, Z10, Z10
-	VPERMB        Z0, Z14, Z14
+	VPANDD        Z0, Z10, Z10
+	VPANDD        Z0, Z14, Z14
 	VMOVDQU64     192(AX), Z11
 	VPSRLW        $0x04, Z11, Z15
-	VPERMB        Z0, Z11, Z11
-	VPERMB        Z0, Z15, Z15
+	VPANDD        Z0, Z11, Z11
+	VPANDD        Z0, Z15, Z15
 	VCVTPH2PS     (CX), Z16
 	VPBROADCASTD  252(DX), Z17
 	VPBROADCASTD  256(DX), Z18
@@ -4640,172 +4907,439 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4OneRowAVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+// func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4OneRow1AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z2
-	VPSRLW        $0x04, Z2, Z6
-	VPERMB        Z0, Z2, Z2
-	VPERMB        Z0, Z6, Z6
-	VMOVDQU64     64(R8), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
-	VMOVDQU64     128(R8), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
-	VMOVDQU64     192(R8), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VCVTPH2PS     (R9), Z10
-	VPBROADCASTD  36(R10), Z11
-	VPDPBUSD.BCST (R10), Z2, Z11
-	VPDPBUSD.BCST 4(R10), Z3, Z11
-	VPDPBUSD.BCST 8(R10), Z4, Z11
-	VPDPBUSD.BCST 12(R10), Z5, Z11
-	VPDPBUSD.BCST 16(R10), Z6, Z11
-	VPDPBUSD.BCST 20(R10), Z7, Z11
-	VPDPBUSD.BCST 24(R10), Z8, Z11
-	VPDPBUSD.BCST 28(R10), Z9, Z11
-	VCVTDQ2PS     Z11, Z11
-	VMULPS.BCST   32(R10), Z11, Z11
-	VFMADD231PS   Z11, Z10, Z1
-	ADDQ          $0x00000100, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x0000002c, R10
-	DECQ          R11
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	ADDQ          $0x00000120, BX
+	VCVTPH2PS     (R10), Z2
+	VPBROADCASTD  36(R11), Z5
+	VPXORD        Z6, Z6, Z6
+	VMOVDQU64     (R9), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST (R11), Z3, Z5
+	VPDPBUSD.BCST 16(R11), Z4, Z6
+	VMOVDQU64     64(R9), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 4(R11), Z3, Z5
+	VPDPBUSD.BCST 20(R11), Z4, Z6
+	VMOVDQU64     128(R9), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 8(R11), Z3, Z5
+	VPDPBUSD.BCST 24(R11), Z4, Z6
+	VMOVDQU64     192(R9), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 12(R11), Z3, Z5
+	VPDPBUSD.BCST 28(R11), Z4, Z6
+	VPSRAD        $0x04, Z6, Z6
+	VPADDD        Z6, Z5, Z5
+	VCVTDQ2PS     Z5, Z5
+	VMULPS.BCST   32(R11), Z5, Z5
+	VFMADD231PS   Z5, Z2, Z1
+	ADDQ          $0x00000100, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x0000002c, R11
+	DECQ          R12
 	JNZ           block
-	VADDPS        (BX), Z1, Z1
-	VMOVUPS       Z1, (DI)
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
 	RET
 
-// func q4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4OneRowFineAVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+// func q4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4OneRowFine1AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
-	VMOVDQU64     64(R8), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
-	VMOVDQU64     128(R8), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VMOVDQU64     192(R8), Z6
-	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
-	VCVTPH2PS     (R9), Z11
-	VPBROADCASTD  72(R10), Z12
-	VPBROADCASTD  76(R10), Z13
-	VPDPBUSD.BCST (R10), Z3, Z12
-	VPDPBUSD.BCST 32(R10), Z3, Z13
-	VPDPBUSD.BCST 4(R10), Z4, Z12
-	VPDPBUSD.BCST 36(R10), Z4, Z13
-	VPDPBUSD.BCST 8(R10), Z5, Z12
-	VPDPBUSD.BCST 40(R10), Z5, Z13
-	VPDPBUSD.BCST 12(R10), Z6, Z12
-	VPDPBUSD.BCST 44(R10), Z6, Z13
-	VPDPBUSD.BCST 16(R10), Z7, Z12
-	VPDPBUSD.BCST 48(R10), Z7, Z13
-	VPDPBUSD.BCST 20(R10), Z8, Z12
-	VPDPBUSD.BCST 52(R10), Z8, Z13
-	VPDPBUSD.BCST 24(R10), Z9, Z12
-	VPDPBUSD.BCST 56(R10), Z9, Z13
-	VPDPBUSD.BCST 28(R10), Z10, Z12
-	VPDPBUSD.BCST 60(R10), Z10, Z13
-	VCVTDQ2PS     Z12, Z12
-	VMULPS.BCST   64(R10), Z12, Z12
-	VFMADD231PS   Z12, Z11, Z1
-	VCVTDQ2PS     Z13, Z13
-	VMULPS.BCST   68(R10), Z13, Z13
-	VFMADD231PS   Z13, Z11, Z2
-	ADDQ          $0x00000100, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x00000058, R10
-	DECQ          R11
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	ADDQ          $0x00000120, BX
+	VCVTPH2PS     (R10), Z3
+	VPBROADCASTD  72(R11), Z6
+	VPXORD        Z7, Z7, Z7
+	VPBROADCASTD  76(R11), Z8
+	VPXORD        Z9, Z9, Z9
+	VMOVDQU64     (R9), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST (R11), Z4, Z6
+	VPDPBUSD.BCST 16(R11), Z5, Z7
+	VPDPBUSD.BCST 32(R11), Z4, Z8
+	VPDPBUSD.BCST 48(R11), Z5, Z9
+	VMOVDQU64     64(R9), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 4(R11), Z4, Z6
+	VPDPBUSD.BCST 20(R11), Z5, Z7
+	VPDPBUSD.BCST 36(R11), Z4, Z8
+	VPDPBUSD.BCST 52(R11), Z5, Z9
+	VMOVDQU64     128(R9), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 8(R11), Z4, Z6
+	VPDPBUSD.BCST 24(R11), Z5, Z7
+	VPDPBUSD.BCST 40(R11), Z4, Z8
+	VPDPBUSD.BCST 56(R11), Z5, Z9
+	VMOVDQU64     192(R9), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 12(R11), Z4, Z6
+	VPDPBUSD.BCST 28(R11), Z5, Z7
+	VPDPBUSD.BCST 44(R11), Z4, Z8
+	VPDPBUSD.BCST 60(R11), Z5, Z9
+	VPSRAD        $0x04, Z7, Z7
+	VPADDD        Z7, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   64(R11), Z6, Z6
+	VFMADD231PS   Z6, Z3, Z1
+	VPSRAD        $0x04, Z9, Z9
+	VPADDD        Z9, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VMULPS.BCST   68(R11), Z8, Z8
+	VFMADD231PS   Z8, Z3, Z2
+	ADDQ          $0x00000100, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x00000058, R11
+	DECQ          R12
 	JNZ           block
 	VADDPS        Z2, Z1, Z1
-	VADDPS        (BX), Z1, Z1
-	VMOVUPS       Z1, (DI)
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4OneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	ADDQ          $0x00000120, BX
+	VCVTPH2PS     (R11), Z3
+	VPBROADCASTD  36(R12), Z6
+	VPXORD        Z7, Z7, Z7
+	VMOVDQU64     (R10), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST (R12), Z4, Z6
+	VPDPBUSD.BCST 16(R12), Z5, Z7
+	VMOVDQU64     64(R10), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 4(R12), Z4, Z6
+	VPDPBUSD.BCST 20(R12), Z5, Z7
+	VMOVDQU64     128(R10), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 8(R12), Z4, Z6
+	VPDPBUSD.BCST 24(R12), Z5, Z7
+	VMOVDQU64     192(R10), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 12(R12), Z4, Z6
+	VPDPBUSD.BCST 28(R12), Z5, Z7
+	VPSRAD        $0x04, Z7, Z7
+	VPADDD        Z7, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   32(R12), Z6, Z6
+	VFMADD231PS   Z6, Z3, Z1
+	VCVTPH2PS     (R11)(R9*1), Z3
+	VPBROADCASTD  36(R12), Z6
+	VPXORD        Z8, Z8, Z8
+	VMOVDQU64     (R10)(R9*1), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST (R12), Z4, Z6
+	VPDPBUSD.BCST 16(R12), Z5, Z8
+	VMOVDQU64     64(R10)(R9*1), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 4(R12), Z4, Z6
+	VPDPBUSD.BCST 20(R12), Z5, Z8
+	VMOVDQU64     128(R10)(R9*1), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 8(R12), Z4, Z6
+	VPDPBUSD.BCST 24(R12), Z5, Z8
+	VMOVDQU64     192(R10)(R9*1), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 12(R12), Z4, Z6
+	VPDPBUSD.BCST 28(R12), Z5, Z8
+	VPSRAD        $0x04, Z8, Z8
+	VPADDD        Z8, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   32(R12), Z6, Z6
+	VFMADD231PS   Z6, Z3, Z2
+	ADDQ          $0x00000100, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x0000002c, R12
+	DECQ          R13
+	JNZ           block
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
+	VADDPS        (SI)(R11*1), Z2, Z2
+	VMOVUPS       Z2, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4OneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	ADDQ          $0x00000120, BX
+	VCVTPH2PS     (R11), Z5
+	VPBROADCASTD  72(R12), Z8
+	VPXORD        Z9, Z9, Z9
+	VPBROADCASTD  76(R12), Z10
+	VPXORD        Z11, Z11, Z11
+	VMOVDQU64     (R10), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST (R12), Z6, Z8
+	VPDPBUSD.BCST 16(R12), Z7, Z9
+	VPDPBUSD.BCST 32(R12), Z6, Z10
+	VPDPBUSD.BCST 48(R12), Z7, Z11
+	VMOVDQU64     64(R10), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 4(R12), Z6, Z8
+	VPDPBUSD.BCST 20(R12), Z7, Z9
+	VPDPBUSD.BCST 36(R12), Z6, Z10
+	VPDPBUSD.BCST 52(R12), Z7, Z11
+	VMOVDQU64     128(R10), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 8(R12), Z6, Z8
+	VPDPBUSD.BCST 24(R12), Z7, Z9
+	VPDPBUSD.BCST 40(R12), Z6, Z10
+	VPDPBUSD.BCST 56(R12), Z7, Z11
+	VMOVDQU64     192(R10), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 12(R12), Z6, Z8
+	VPDPBUSD.BCST 28(R12), Z7, Z9
+	VPDPBUSD.BCST 44(R12), Z6, Z10
+	VPDPBUSD.BCST 60(R12), Z7, Z11
+	VPSRAD        $0x04, Z9, Z9
+	VPADDD        Z9, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VMULPS.BCST   64(R12), Z8, Z8
+	VFMADD231PS   Z8, Z5, Z1
+	VPSRAD        $0x04, Z11, Z11
+	VPADDD        Z11, Z10, Z10
+	VCVTDQ2PS     Z10, Z10
+	VMULPS.BCST   68(R12), Z10, Z10
+	VFMADD231PS   Z10, Z5, Z2
+	VCVTPH2PS     (R11)(R9*1), Z5
+	VPBROADCASTD  72(R12), Z8
+	VPXORD        Z12, Z12, Z12
+	VPBROADCASTD  76(R12), Z10
+	VPXORD        Z13, Z13, Z13
+	VMOVDQU64     (R10)(R9*1), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST (R12), Z6, Z8
+	VPDPBUSD.BCST 16(R12), Z7, Z12
+	VPDPBUSD.BCST 32(R12), Z6, Z10
+	VPDPBUSD.BCST 48(R12), Z7, Z13
+	VMOVDQU64     64(R10)(R9*1), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 4(R12), Z6, Z8
+	VPDPBUSD.BCST 20(R12), Z7, Z12
+	VPDPBUSD.BCST 36(R12), Z6, Z10
+	VPDPBUSD.BCST 52(R12), Z7, Z13
+	VMOVDQU64     128(R10)(R9*1), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 8(R12), Z6, Z8
+	VPDPBUSD.BCST 24(R12), Z7, Z12
+	VPDPBUSD.BCST 40(R12), Z6, Z10
+	VPDPBUSD.BCST 56(R12), Z7, Z13
+	VMOVDQU64     192(R10)(R9*1), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 12(R12), Z6, Z8
+	VPDPBUSD.BCST 28(R12), Z7, Z12
+	VPDPBUSD.BCST 44(R12), Z6, Z10
+	VPDPBUSD.BCST 60(R12), Z7, Z13
+	VPSRAD        $0x04, Z12, Z12
+	VPADDD        Z12, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VMULPS.BCST   64(R12), Z8, Z8
+	VFMADD231PS   Z8, Z5, Z3
+	VPSRAD        $0x04, Z13, Z13
+	VPADDD        Z13, Z10, Z10
+	VCVTDQ2PS     Z10, Z10
+	VMULPS.BCST   68(R12), Z10, Z10
+	VFMADD231PS   Z10, Z5, Z4
+	ADDQ          $0x00000100, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x00000058, R12
+	DECQ          R13
+	JNZ           block
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        Z2, Z1, Z1
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
+	VADDPS        Z4, Z3, Z3
+	VADDPS        (SI)(R11*1), Z3, Z3
+	VMOVUPS       Z3, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
 	RET
 
 // func q4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT1   (BX)
@@ -4821,12 +5355,12 @@ block:
 	VPBROADCASTD 76(DX), Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -4841,12 +5375,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -4861,12 +5395,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -4881,12 +5415,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -4936,21 +5470,21 @@ block:
 	RET
 
 // func q4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair3AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
 
 block:
 	PREFETCHT1   (BX)
@@ -4968,12 +5502,12 @@ block:
 	VPBROADCASTD 116(DX), Z12
 	VMOVDQU64    (AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    (AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD (DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -4994,12 +5528,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    64(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    64(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 4(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -5020,12 +5554,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    128(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    128(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 8(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -5046,12 +5580,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    192(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    192(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 12(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -5119,23 +5653,23 @@ block:
 	RET
 
 // func q4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 block:
 	PREFETCHT1   (BX)
@@ -5155,12 +5689,12 @@ block:
 	VPBROADCASTD 156(DX), Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -5187,12 +5721,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -5219,12 +5753,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -5251,12 +5785,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -5342,25 +5876,25 @@ block:
 	RET
 
 // func q4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair5AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
 
 block:
 	PREFETCHT1   (BX)
@@ -5382,12 +5916,12 @@ block:
 	VPBROADCASTD 196(DX), Z20
 	VMOVDQU64    (AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    (AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD (DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -5420,12 +5954,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    64(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    64(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 4(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -5458,12 +5992,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    128(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    128(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 8(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -5496,12 +6030,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    192(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    192(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 12(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -5605,27 +6139,27 @@ block:
 	RET
 
 // func q4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 block:
 	PREFETCHT1   (BX)
@@ -5649,12 +6183,12 @@ block:
 	VPBROADCASTD 236(DX), Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -5693,12 +6227,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -5737,12 +6271,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -5781,12 +6315,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -5908,19 +6442,19 @@ block:
 	RET
 
 // func q4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Fine2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT1   (BX)
@@ -5936,12 +6470,12 @@ block:
 	VPBROADCASTD 76(DX), Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -5956,12 +6490,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -5976,12 +6510,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -5996,12 +6530,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -6048,23 +6582,23 @@ block:
 	RET
 
 // func q4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Fine4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 block:
 	PREFETCHT1   (BX)
@@ -6084,12 +6618,12 @@ block:
 	VPBROADCASTD 156(DX), Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -6116,12 +6650,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -6148,12 +6682,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -6180,12 +6714,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -6265,27 +6799,27 @@ block:
 	RET
 
 // func q4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Fine6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 block:
 	PREFETCHT1   (BX)
@@ -6309,12 +6843,12 @@ block:
 	VPBROADCASTD 236(DX), Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6353,12 +6887,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6397,12 +6931,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6441,12 +6975,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -7499,16 +8033,16 @@ block1:
 	RET
 
 // func q4mTile1AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile1AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
 
 block:
 	PREFETCHT0       4096(AX)
@@ -7516,37 +8050,36 @@ block:
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
 	PREFETCHT0       (CX)(SI*1)
-	VMOVDQU64        (AX), Z2
-	VPSRLW           $0x04, Z2, Z6
-	VPERMB           Z0, Z2, Z2
-	VPERMB           Z0, Z6, Z6
-	VMOVDQU64        64(AX), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        128(AX), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
+	VCVTPH2PS        (CX), Z2
+	VCVTPH2PS        32(CX), Z3
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU64        (AX), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    (DX), Z4, Z6
+	VPDPBUSD.BCST    16(DX), Z5, Z7
+	VMOVDQU64        64(AX), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    4(DX), Z4, Z6
+	VPDPBUSD.BCST    20(DX), Z5, Z7
+	VMOVDQU64        128(AX), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    8(DX), Z4, Z6
+	VPDPBUSD.BCST    24(DX), Z5, Z7
 	VMOVDQU64        192(AX), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VCVTPH2PS        (CX), Z10
-	VCVTPH2PS        32(CX), Z11
-	VPXORD           Z12, Z12, Z12
-	VPDPBUSD.BCST    (DX), Z2, Z12
-	VPDPBUSD.BCST    4(DX), Z3, Z12
-	VPDPBUSD.BCST    8(DX), Z4, Z12
-	VPDPBUSD.BCST    12(DX), Z5, Z12
-	VPDPBUSD.BCST    16(DX), Z6, Z12
-	VPDPBUSD.BCST    20(DX), Z7, Z12
-	VPDPBUSD.BCST    24(DX), Z8, Z12
-	VPDPBUSD.BCST    28(DX), Z9, Z12
-	VCVTDQ2PS        Z12, Z12
-	VMULPS.BCST      32(DX), Z12, Z12
-	VFMADD231PS      Z12, Z10, Z1
-	VFMADD231PS.BCST 40(DX), Z11, Z1
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    12(DX), Z4, Z6
+	VPDPBUSD.BCST    28(DX), Z5, Z7
+	VPSRAD           $0x04, Z7, Z7
+	VPADDD           Z7, Z6, Z6
+	VCVTDQ2PS        Z6, Z6
+	VMULPS.BCST      32(DX), Z6, Z6
+	VFMADD231PS      Z6, Z2, Z1
+	VFMADD231PS.BCST 40(DX), Z3, Z1
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x40, CX
 	ADDQ             $0x0000002c, DX
@@ -7560,17 +8093,17 @@ block:
 	RET
 
 // func q4mTile2AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile2AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 
 block:
 	PREFETCHT0       4096(AX)
@@ -7578,50 +8111,52 @@ block:
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
 	PREFETCHT0       (CX)(SI*1)
-	VMOVDQU64        (AX), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        64(AX), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        128(AX), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
+	VCVTPH2PS        (CX), Z3
+	VCVTPH2PS        32(CX), Z4
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VMOVDQU64        (AX), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    (DX), Z5, Z7
+	VPDPBUSD.BCST    16(DX), Z6, Z8
+	VPDPBUSD.BCST    32(DX), Z5, Z9
+	VPDPBUSD.BCST    48(DX), Z6, Z10
+	VMOVDQU64        64(AX), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    4(DX), Z5, Z7
+	VPDPBUSD.BCST    20(DX), Z6, Z8
+	VPDPBUSD.BCST    36(DX), Z5, Z9
+	VPDPBUSD.BCST    52(DX), Z6, Z10
+	VMOVDQU64        128(AX), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    8(DX), Z5, Z7
+	VPDPBUSD.BCST    24(DX), Z6, Z8
+	VPDPBUSD.BCST    40(DX), Z5, Z9
+	VPDPBUSD.BCST    56(DX), Z6, Z10
 	VMOVDQU64        192(AX), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VCVTPH2PS        (CX), Z11
-	VCVTPH2PS        32(CX), Z12
-	VPXORD           Z13, Z13, Z13
-	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (DX), Z3, Z13
-	VPDPBUSD.BCST    32(DX), Z3, Z14
-	VPDPBUSD.BCST    4(DX), Z4, Z13
-	VPDPBUSD.BCST    36(DX), Z4, Z14
-	VPDPBUSD.BCST    8(DX), Z5, Z13
-	VPDPBUSD.BCST    40(DX), Z5, Z14
-	VPDPBUSD.BCST    12(DX), Z6, Z13
-	VPDPBUSD.BCST    44(DX), Z6, Z14
-	VPDPBUSD.BCST    16(DX), Z7, Z13
-	VPDPBUSD.BCST    48(DX), Z7, Z14
-	VPDPBUSD.BCST    20(DX), Z8, Z13
-	VPDPBUSD.BCST    52(DX), Z8, Z14
-	VPDPBUSD.BCST    24(DX), Z9, Z13
-	VPDPBUSD.BCST    56(DX), Z9, Z14
-	VPDPBUSD.BCST    28(DX), Z10, Z13
-	VPDPBUSD.BCST    60(DX), Z10, Z14
-	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      64(DX), Z13, Z13
-	VFMADD231PS      Z13, Z11, Z1
-	VFMADD231PS.BCST 80(DX), Z12, Z1
-	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      68(DX), Z14, Z14
-	VFMADD231PS      Z14, Z11, Z2
-	VFMADD231PS.BCST 84(DX), Z12, Z2
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    12(DX), Z5, Z7
+	VPDPBUSD.BCST    28(DX), Z6, Z8
+	VPDPBUSD.BCST    44(DX), Z5, Z9
+	VPDPBUSD.BCST    60(DX), Z6, Z10
+	VPSRAD           $0x04, Z8, Z8
+	VPADDD           Z8, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
+	VMULPS.BCST      64(DX), Z7, Z7
+	VFMADD231PS      Z7, Z3, Z1
+	VFMADD231PS.BCST 80(DX), Z4, Z1
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      68(DX), Z9, Z9
+	VFMADD231PS      Z9, Z3, Z2
+	VFMADD231PS.BCST 84(DX), Z4, Z2
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x40, CX
 	ADDQ             $0x00000058, DX
@@ -7637,18 +8172,18 @@ block:
 	RET
 
 // func q4mTile3AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile3AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
 
 block:
 	PREFETCHT0       4096(AX)
@@ -7658,20 +8193,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z4
 	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
+	VPANDD           Z0, Z4, Z4
+	VPANDD           Z0, Z8, Z8
 	VMOVDQU64        64(AX), Z5
 	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
+	VPANDD           Z0, Z5, Z5
+	VPANDD           Z0, Z9, Z9
 	VMOVDQU64        128(AX), Z6
 	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPANDD           Z0, Z6, Z6
+	VPANDD           Z0, Z10, Z10
 	VMOVDQU64        192(AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VCVTPH2PS        (CX), Z12
 	VCVTPH2PS        32(CX), Z13
 	VPXORD           Z14, Z14, Z14
@@ -7730,19 +8265,19 @@ block:
 	RET
 
 // func q4mTile4AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile4AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 
 block:
 	PREFETCHT0       4096(AX)
@@ -7752,20 +8287,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z5
 	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
+	VPANDD           Z0, Z5, Z5
+	VPANDD           Z0, Z9, Z9
 	VMOVDQU64        64(AX), Z6
 	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPANDD           Z0, Z6, Z6
+	VPANDD           Z0, Z10, Z10
 	VMOVDQU64        128(AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        192(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VCVTPH2PS        (CX), Z13
 	VCVTPH2PS        32(CX), Z14
 	VPXORD           Z15, Z15, Z15
@@ -7839,20 +8374,20 @@ block:
 	RET
 
 // func q4mTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile5AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
 
 block:
 	PREFETCHT0       4096(AX)
@@ -7862,20 +8397,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z6
 	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPANDD           Z0, Z6, Z6
+	VPANDD           Z0, Z10, Z10
 	VMOVDQU64        64(AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        128(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        192(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VCVTPH2PS        (CX), Z14
 	VCVTPH2PS        32(CX), Z15
 	VPXORD           Z16, Z16, Z16
@@ -7964,21 +8499,21 @@ block:
 	RET
 
 // func q4mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile6AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
 
 block:
 	PREFETCHT0       4096(AX)
@@ -7988,20 +8523,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        64(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        128(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        192(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VCVTPH2PS        (CX), Z15
 	VCVTPH2PS        32(CX), Z16
 	VPXORD           Z17, Z17, Z17
@@ -8105,22 +8640,22 @@ block:
 	RET
 
 // func q4mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile7AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT0       4096(AX)
@@ -8130,20 +8665,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        64(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        128(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VMOVDQU64        192(AX), Z11
 	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VPANDD           Z0, Z11, Z11
+	VPANDD           Z0, Z15, Z15
 	VCVTPH2PS        (CX), Z16
 	VCVTPH2PS        32(CX), Z17
 	VPXORD           Z18, Z18, Z18
@@ -8261,177 +8796,454 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4mOneRowAVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+// func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4mOneRow1AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z2
-	VPSRLW           $0x04, Z2, Z6
-	VPERMB           Z0, Z2, Z2
-	VPERMB           Z0, Z6, Z6
-	VMOVDQU64        64(R8), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        128(R8), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        192(R8), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VCVTPH2PS        (R9), Z10
-	VCVTPH2PS        32(R9), Z11
-	VPXORD           Z12, Z12, Z12
-	VPDPBUSD.BCST    (R10), Z2, Z12
-	VPDPBUSD.BCST    4(R10), Z3, Z12
-	VPDPBUSD.BCST    8(R10), Z4, Z12
-	VPDPBUSD.BCST    12(R10), Z5, Z12
-	VPDPBUSD.BCST    16(R10), Z6, Z12
-	VPDPBUSD.BCST    20(R10), Z7, Z12
-	VPDPBUSD.BCST    24(R10), Z8, Z12
-	VPDPBUSD.BCST    28(R10), Z9, Z12
-	VCVTDQ2PS        Z12, Z12
-	VMULPS.BCST      32(R10), Z12, Z12
-	VFMADD231PS      Z12, Z10, Z1
-	VFMADD231PS.BCST 40(R10), Z11, Z1
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x40, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R11
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000140, BX
+	VCVTPH2PS        (R10), Z2
+	VCVTPH2PS        32(R10), Z3
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU64        (R9), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    (R11), Z4, Z6
+	VPDPBUSD.BCST    16(R11), Z5, Z7
+	VMOVDQU64        64(R9), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    4(R11), Z4, Z6
+	VPDPBUSD.BCST    20(R11), Z5, Z7
+	VMOVDQU64        128(R9), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    8(R11), Z4, Z6
+	VPDPBUSD.BCST    24(R11), Z5, Z7
+	VMOVDQU64        192(R9), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    12(R11), Z4, Z6
+	VPDPBUSD.BCST    28(R11), Z5, Z7
+	VPSRAD           $0x04, Z7, Z7
+	VPADDD           Z7, Z6, Z6
+	VCVTDQ2PS        Z6, Z6
+	VMULPS.BCST      32(R11), Z6, Z6
+	VFMADD231PS      Z6, Z2, Z1
+	VFMADD231PS.BCST 40(R11), Z3, Z1
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x40, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R12
 	JNZ              block
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func q4mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4mOneRowFineAVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+// func q4mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4mOneRowFine1AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        64(R8), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        128(R8), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        192(R8), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VCVTPH2PS        (R9), Z11
-	VCVTPH2PS        32(R9), Z12
-	VPXORD           Z13, Z13, Z13
-	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (R10), Z3, Z13
-	VPDPBUSD.BCST    32(R10), Z3, Z14
-	VPDPBUSD.BCST    4(R10), Z4, Z13
-	VPDPBUSD.BCST    36(R10), Z4, Z14
-	VPDPBUSD.BCST    8(R10), Z5, Z13
-	VPDPBUSD.BCST    40(R10), Z5, Z14
-	VPDPBUSD.BCST    12(R10), Z6, Z13
-	VPDPBUSD.BCST    44(R10), Z6, Z14
-	VPDPBUSD.BCST    16(R10), Z7, Z13
-	VPDPBUSD.BCST    48(R10), Z7, Z14
-	VPDPBUSD.BCST    20(R10), Z8, Z13
-	VPDPBUSD.BCST    52(R10), Z8, Z14
-	VPDPBUSD.BCST    24(R10), Z9, Z13
-	VPDPBUSD.BCST    56(R10), Z9, Z14
-	VPDPBUSD.BCST    28(R10), Z10, Z13
-	VPDPBUSD.BCST    60(R10), Z10, Z14
-	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      64(R10), Z13, Z13
-	VFMADD231PS      Z13, Z11, Z1
-	VFMADD231PS.BCST 80(R10), Z12, Z1
-	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      68(R10), Z14, Z14
-	VFMADD231PS      Z14, Z11, Z2
-	VFMADD231PS.BCST 84(R10), Z12, Z2
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x40, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R11
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000140, BX
+	VCVTPH2PS        (R10), Z3
+	VCVTPH2PS        32(R10), Z4
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VMOVDQU64        (R9), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    (R11), Z5, Z7
+	VPDPBUSD.BCST    16(R11), Z6, Z8
+	VPDPBUSD.BCST    32(R11), Z5, Z9
+	VPDPBUSD.BCST    48(R11), Z6, Z10
+	VMOVDQU64        64(R9), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    4(R11), Z5, Z7
+	VPDPBUSD.BCST    20(R11), Z6, Z8
+	VPDPBUSD.BCST    36(R11), Z5, Z9
+	VPDPBUSD.BCST    52(R11), Z6, Z10
+	VMOVDQU64        128(R9), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    8(R11), Z5, Z7
+	VPDPBUSD.BCST    24(R11), Z6, Z8
+	VPDPBUSD.BCST    40(R11), Z5, Z9
+	VPDPBUSD.BCST    56(R11), Z6, Z10
+	VMOVDQU64        192(R9), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    12(R11), Z5, Z7
+	VPDPBUSD.BCST    28(R11), Z6, Z8
+	VPDPBUSD.BCST    44(R11), Z5, Z9
+	VPDPBUSD.BCST    60(R11), Z6, Z10
+	VPSRAD           $0x04, Z8, Z8
+	VPADDD           Z8, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
+	VMULPS.BCST      64(R11), Z7, Z7
+	VFMADD231PS      Z7, Z3, Z1
+	VFMADD231PS.BCST 80(R11), Z4, Z1
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      68(R11), Z9, Z9
+	VFMADD231PS      Z9, Z3, Z2
+	VFMADD231PS.BCST 84(R11), Z4, Z2
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x40, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R12
 	JNZ              block
 	VADDPS           Z2, Z1, Z1
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4mOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000140, BX
+	VCVTPH2PS        (R11), Z3
+	VCVTPH2PS        32(R11), Z4
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VMOVDQU64        (R10), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    (R12), Z5, Z7
+	VPDPBUSD.BCST    16(R12), Z6, Z8
+	VMOVDQU64        64(R10), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    4(R12), Z5, Z7
+	VPDPBUSD.BCST    20(R12), Z6, Z8
+	VMOVDQU64        128(R10), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    8(R12), Z5, Z7
+	VPDPBUSD.BCST    24(R12), Z6, Z8
+	VMOVDQU64        192(R10), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    12(R12), Z5, Z7
+	VPDPBUSD.BCST    28(R12), Z6, Z8
+	VPSRAD           $0x04, Z8, Z8
+	VPADDD           Z8, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
+	VMULPS.BCST      32(R12), Z7, Z7
+	VFMADD231PS      Z7, Z3, Z1
+	VFMADD231PS.BCST 40(R12), Z4, Z1
+	VCVTPH2PS        (R11)(R9*1), Z3
+	VCVTPH2PS        32(R11)(R9*1), Z4
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VMOVDQU64        (R10)(R9*1), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    (R12), Z5, Z9
+	VPDPBUSD.BCST    16(R12), Z6, Z10
+	VMOVDQU64        64(R10)(R9*1), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    4(R12), Z5, Z9
+	VPDPBUSD.BCST    20(R12), Z6, Z10
+	VMOVDQU64        128(R10)(R9*1), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    8(R12), Z5, Z9
+	VPDPBUSD.BCST    24(R12), Z6, Z10
+	VMOVDQU64        192(R10)(R9*1), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    12(R12), Z5, Z9
+	VPDPBUSD.BCST    28(R12), Z6, Z10
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      32(R12), Z9, Z9
+	VFMADD231PS      Z9, Z3, Z2
+	VFMADD231PS.BCST 40(R12), Z4, Z2
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x40, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
+	VADDPS           (SI)(R11*1), Z2, Z2
+	VMOVUPS          Z2, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4mOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000140, BX
+	VCVTPH2PS        (R11), Z5
+	VCVTPH2PS        32(R11), Z6
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VPXORD           Z12, Z12, Z12
+	VMOVDQU64        (R10), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    (R12), Z7, Z9
+	VPDPBUSD.BCST    16(R12), Z8, Z10
+	VPDPBUSD.BCST    32(R12), Z7, Z11
+	VPDPBUSD.BCST    48(R12), Z8, Z12
+	VMOVDQU64        64(R10), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    4(R12), Z7, Z9
+	VPDPBUSD.BCST    20(R12), Z8, Z10
+	VPDPBUSD.BCST    36(R12), Z7, Z11
+	VPDPBUSD.BCST    52(R12), Z8, Z12
+	VMOVDQU64        128(R10), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    8(R12), Z7, Z9
+	VPDPBUSD.BCST    24(R12), Z8, Z10
+	VPDPBUSD.BCST    40(R12), Z7, Z11
+	VPDPBUSD.BCST    56(R12), Z8, Z12
+	VMOVDQU64        192(R10), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    12(R12), Z7, Z9
+	VPDPBUSD.BCST    28(R12), Z8, Z10
+	VPDPBUSD.BCST    44(R12), Z7, Z11
+	VPDPBUSD.BCST    60(R12), Z8, Z12
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      64(R12), Z9, Z9
+	VFMADD231PS      Z9, Z5, Z1
+	VFMADD231PS.BCST 80(R12), Z6, Z1
+	VPSRAD           $0x04, Z12, Z12
+	VPADDD           Z12, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
+	VMULPS.BCST      68(R12), Z11, Z11
+	VFMADD231PS      Z11, Z5, Z2
+	VFMADD231PS.BCST 84(R12), Z6, Z2
+	VCVTPH2PS        (R11)(R9*1), Z5
+	VCVTPH2PS        32(R11)(R9*1), Z6
+	VPXORD           Z13, Z13, Z13
+	VPXORD           Z14, Z14, Z14
+	VPXORD           Z15, Z15, Z15
+	VPXORD           Z16, Z16, Z16
+	VMOVDQU64        (R10)(R9*1), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    (R12), Z7, Z13
+	VPDPBUSD.BCST    16(R12), Z8, Z14
+	VPDPBUSD.BCST    32(R12), Z7, Z15
+	VPDPBUSD.BCST    48(R12), Z8, Z16
+	VMOVDQU64        64(R10)(R9*1), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    4(R12), Z7, Z13
+	VPDPBUSD.BCST    20(R12), Z8, Z14
+	VPDPBUSD.BCST    36(R12), Z7, Z15
+	VPDPBUSD.BCST    52(R12), Z8, Z16
+	VMOVDQU64        128(R10)(R9*1), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    8(R12), Z7, Z13
+	VPDPBUSD.BCST    24(R12), Z8, Z14
+	VPDPBUSD.BCST    40(R12), Z7, Z15
+	VPDPBUSD.BCST    56(R12), Z8, Z16
+	VMOVDQU64        192(R10)(R9*1), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    12(R12), Z7, Z13
+	VPDPBUSD.BCST    28(R12), Z8, Z14
+	VPDPBUSD.BCST    44(R12), Z7, Z15
+	VPDPBUSD.BCST    60(R12), Z8, Z16
+	VPSRAD           $0x04, Z14, Z14
+	VPADDD           Z14, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      64(R12), Z13, Z13
+	VFMADD231PS      Z13, Z5, Z3
+	VFMADD231PS.BCST 80(R12), Z6, Z3
+	VPSRAD           $0x04, Z16, Z16
+	VPADDD           Z16, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS.BCST      68(R12), Z15, Z15
+	VFMADD231PS      Z15, Z5, Z4
+	VFMADD231PS.BCST 84(R12), Z6, Z4
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x40, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z2, Z1, Z1
+	VADDPS           (SI), Z1, Z1
+	VMOVUPS          Z1, (R8)
+	VADDPS           Z4, Z3, Z3
+	VADDPS           (SI)(R11*1), Z3, Z3
+	VMOVUPS          Z3, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
 // func q4mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT1   (BX)
@@ -8447,12 +9259,12 @@ block:
 	VPXORD       Z8, Z8, Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -8467,12 +9279,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -8487,12 +9299,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -8507,12 +9319,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -8570,21 +9382,21 @@ block:
 	RET
 
 // func q4mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair3AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
 
 block:
 	PREFETCHT1   (BX)
@@ -8602,12 +9414,12 @@ block:
 	VPXORD       Z12, Z12, Z12
 	VMOVDQU64    (AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    (AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD (DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -8628,12 +9440,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    64(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    64(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 4(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -8654,12 +9466,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    128(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    128(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 8(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -8680,12 +9492,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    192(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    192(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 12(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -8764,23 +9576,23 @@ block:
 	RET
 
 // func q4mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 block:
 	PREFETCHT1   (BX)
@@ -8800,12 +9612,12 @@ block:
 	VPXORD       Z16, Z16, Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -8832,12 +9644,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -8864,12 +9676,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -8896,12 +9708,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -9001,25 +9813,25 @@ block:
 	RET
 
 // func q4mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair5AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
 
 block:
 	PREFETCHT1   (BX)
@@ -9041,12 +9853,12 @@ block:
 	VPXORD       Z20, Z20, Z20
 	VMOVDQU64    (AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    (AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD (DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -9079,12 +9891,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    64(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    64(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 4(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -9117,12 +9929,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    128(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    128(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 8(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -9155,12 +9967,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    192(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    192(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 12(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -9281,27 +10093,27 @@ block:
 	RET
 
 // func q4mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 block:
 	PREFETCHT1   (BX)
@@ -9325,12 +10137,12 @@ block:
 	VPXORD       Z24, Z24, Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -9369,12 +10181,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -9413,12 +10225,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -9457,12 +10269,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -9604,19 +10416,19 @@ block:
 	RET
 
 // func q4mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mFine2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT1   (BX)
@@ -9632,12 +10444,12 @@ block:
 	VPXORD       Z8, Z8, Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -9652,12 +10464,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -9672,12 +10484,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -9692,12 +10504,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -9752,23 +10564,23 @@ block:
 	RET
 
 // func q4mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mFine4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 block:
 	PREFETCHT1   (BX)
@@ -9788,12 +10600,12 @@ block:
 	VPXORD       Z16, Z16, Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -9820,12 +10632,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -9852,12 +10664,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -9884,12 +10696,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -9983,27 +10795,27 @@ block:
 	RET
 
 // func q4mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mFine6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 block:
 	PREFETCHT1   (BX)
@@ -10027,12 +10839,12 @@ block:
 	VPXORD       Z24, Z24, Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10071,12 +10883,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10115,12 +10927,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10159,12 +10971,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -11285,16 +12097,16 @@ block1:
 	RET
 
 // func q4kTile1AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile1AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
 
 super:
 	VCVTPH2PS (CX), Z2
@@ -11308,41 +12120,40 @@ block:
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
 	PREFETCHT0       (CX)(SI*1)
-	VMOVDQU64        (AX), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        64(AX), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        128(AX), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPMOVZXBD        (CX), Z4
+	VPMOVZXBD        16(CX), Z5
+	VCVTDQ2PS        Z4, Z4
+	VCVTDQ2PS        Z5, Z5
+	VMULPS           Z2, Z4, Z4
+	VMULPS           Z3, Z5, Z5
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VMOVDQU64        (AX), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    (DX), Z6, Z8
+	VPDPBUSD.BCST    16(DX), Z7, Z9
+	VMOVDQU64        64(AX), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    4(DX), Z6, Z8
+	VPDPBUSD.BCST    20(DX), Z7, Z9
+	VMOVDQU64        128(AX), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    8(DX), Z6, Z8
+	VPDPBUSD.BCST    24(DX), Z7, Z9
 	VMOVDQU64        192(AX), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
-	VPMOVZXBD        (CX), Z12
-	VPMOVZXBD        16(CX), Z13
-	VCVTDQ2PS        Z12, Z12
-	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z2, Z12, Z12
-	VMULPS           Z3, Z13, Z13
-	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (DX), Z4, Z14
-	VPDPBUSD.BCST    4(DX), Z5, Z14
-	VPDPBUSD.BCST    8(DX), Z6, Z14
-	VPDPBUSD.BCST    12(DX), Z7, Z14
-	VPDPBUSD.BCST    16(DX), Z8, Z14
-	VPDPBUSD.BCST    20(DX), Z9, Z14
-	VPDPBUSD.BCST    24(DX), Z10, Z14
-	VPDPBUSD.BCST    28(DX), Z11, Z14
-	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      32(DX), Z14, Z14
-	VFMADD231PS      Z14, Z12, Z1
-	VFMADD231PS.BCST 40(DX), Z13, Z1
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    12(DX), Z6, Z8
+	VPDPBUSD.BCST    28(DX), Z7, Z9
+	VPSRAD           $0x04, Z9, Z9
+	VPADDD           Z9, Z8, Z8
+	VCVTDQ2PS        Z8, Z8
+	VMULPS.BCST      32(DX), Z8, Z8
+	VFMADD231PS      Z8, Z4, Z1
+	VFMADD231PS.BCST 40(DX), Z5, Z1
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x0000002c, DX
@@ -11358,17 +12169,17 @@ block:
 	RET
 
 // func q4kTile2AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile2AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 
 super:
 	VCVTPH2PS (CX), Z3
@@ -11382,54 +12193,56 @@ block:
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
 	PREFETCHT0       (CX)(SI*1)
-	VMOVDQU64        (AX), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        64(AX), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VMOVDQU64        128(AX), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPMOVZXBD        (CX), Z5
+	VPMOVZXBD        16(CX), Z6
+	VCVTDQ2PS        Z5, Z5
+	VCVTDQ2PS        Z6, Z6
+	VMULPS           Z3, Z5, Z5
+	VMULPS           Z4, Z6, Z6
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VPXORD           Z12, Z12, Z12
+	VMOVDQU64        (AX), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    (DX), Z7, Z9
+	VPDPBUSD.BCST    16(DX), Z8, Z10
+	VPDPBUSD.BCST    32(DX), Z7, Z11
+	VPDPBUSD.BCST    48(DX), Z8, Z12
+	VMOVDQU64        64(AX), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    4(DX), Z7, Z9
+	VPDPBUSD.BCST    20(DX), Z8, Z10
+	VPDPBUSD.BCST    36(DX), Z7, Z11
+	VPDPBUSD.BCST    52(DX), Z8, Z12
+	VMOVDQU64        128(AX), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    8(DX), Z7, Z9
+	VPDPBUSD.BCST    24(DX), Z8, Z10
+	VPDPBUSD.BCST    40(DX), Z7, Z11
+	VPDPBUSD.BCST    56(DX), Z8, Z12
 	VMOVDQU64        192(AX), Z8
-	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
-	VPMOVZXBD        (CX), Z13
-	VPMOVZXBD        16(CX), Z14
-	VCVTDQ2PS        Z13, Z13
-	VCVTDQ2PS        Z14, Z14
-	VMULPS           Z3, Z13, Z13
-	VMULPS           Z4, Z14, Z14
-	VPXORD           Z15, Z15, Z15
-	VPXORD           Z16, Z16, Z16
-	VPDPBUSD.BCST    (DX), Z5, Z15
-	VPDPBUSD.BCST    32(DX), Z5, Z16
-	VPDPBUSD.BCST    4(DX), Z6, Z15
-	VPDPBUSD.BCST    36(DX), Z6, Z16
-	VPDPBUSD.BCST    8(DX), Z7, Z15
-	VPDPBUSD.BCST    40(DX), Z7, Z16
-	VPDPBUSD.BCST    12(DX), Z8, Z15
-	VPDPBUSD.BCST    44(DX), Z8, Z16
-	VPDPBUSD.BCST    16(DX), Z9, Z15
-	VPDPBUSD.BCST    48(DX), Z9, Z16
-	VPDPBUSD.BCST    20(DX), Z10, Z15
-	VPDPBUSD.BCST    52(DX), Z10, Z16
-	VPDPBUSD.BCST    24(DX), Z11, Z15
-	VPDPBUSD.BCST    56(DX), Z11, Z16
-	VPDPBUSD.BCST    28(DX), Z12, Z15
-	VPDPBUSD.BCST    60(DX), Z12, Z16
-	VCVTDQ2PS        Z15, Z15
-	VMULPS.BCST      64(DX), Z15, Z15
-	VFMADD231PS      Z15, Z13, Z1
-	VFMADD231PS.BCST 80(DX), Z14, Z1
-	VCVTDQ2PS        Z16, Z16
-	VMULPS.BCST      68(DX), Z16, Z16
-	VFMADD231PS      Z16, Z13, Z2
-	VFMADD231PS.BCST 84(DX), Z14, Z2
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    12(DX), Z7, Z9
+	VPDPBUSD.BCST    28(DX), Z8, Z10
+	VPDPBUSD.BCST    44(DX), Z7, Z11
+	VPDPBUSD.BCST    60(DX), Z8, Z12
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      64(DX), Z9, Z9
+	VFMADD231PS      Z9, Z5, Z1
+	VFMADD231PS.BCST 80(DX), Z6, Z1
+	VPSRAD           $0x04, Z12, Z12
+	VPADDD           Z12, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
+	VMULPS.BCST      68(DX), Z11, Z11
+	VFMADD231PS      Z11, Z5, Z2
+	VFMADD231PS.BCST 84(DX), Z6, Z2
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000058, DX
@@ -11447,18 +12260,18 @@ block:
 	RET
 
 // func q4kTile3AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile3AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
 
 super:
 	VCVTPH2PS (CX), Z4
@@ -11474,20 +12287,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z6
 	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPANDD           Z0, Z6, Z6
+	VPANDD           Z0, Z10, Z10
 	VMOVDQU64        64(AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        128(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        192(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VPMOVZXBD        (CX), Z14
 	VPMOVZXBD        16(CX), Z15
 	VCVTDQ2PS        Z14, Z14
@@ -11552,19 +12365,19 @@ block:
 	RET
 
 // func q4kTile4AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile4AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 
 super:
 	VCVTPH2PS (CX), Z5
@@ -11580,20 +12393,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        64(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        128(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        192(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VPMOVZXBD        (CX), Z15
 	VPMOVZXBD        16(CX), Z16
 	VCVTDQ2PS        Z15, Z15
@@ -11673,20 +12486,20 @@ block:
 	RET
 
 // func q4kTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile5AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
 
 super:
 	VCVTPH2PS (CX), Z6
@@ -11702,20 +12515,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        64(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        128(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VMOVDQU64        192(AX), Z11
 	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VPANDD           Z0, Z11, Z11
+	VPANDD           Z0, Z15, Z15
 	VPMOVZXBD        (CX), Z16
 	VPMOVZXBD        16(CX), Z17
 	VCVTDQ2PS        Z16, Z16
@@ -11810,21 +12623,21 @@ block:
 	RET
 
 // func q4kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile6AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
 
 super:
 	VCVTPH2PS (CX), Z7
@@ -11840,20 +12653,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        64(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VMOVDQU64        128(AX), Z11
 	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VPANDD           Z0, Z11, Z11
+	VPANDD           Z0, Z15, Z15
 	VMOVDQU64        192(AX), Z12
 	VPSRLW           $0x04, Z12, Z16
-	VPERMB           Z0, Z12, Z12
-	VPERMB           Z0, Z16, Z16
+	VPANDD           Z0, Z12, Z12
+	VPANDD           Z0, Z16, Z16
 	VPMOVZXBD        (CX), Z17
 	VPMOVZXBD        16(CX), Z18
 	VCVTDQ2PS        Z17, Z17
@@ -11963,22 +12776,22 @@ block:
 	RET
 
 // func q4kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile7AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
 
 super:
 	VCVTPH2PS (CX), Z8
@@ -11994,20 +12807,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VMOVDQU64        64(AX), Z11
 	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VPANDD           Z0, Z11, Z11
+	VPANDD           Z0, Z15, Z15
 	VMOVDQU64        128(AX), Z12
 	VPSRLW           $0x04, Z12, Z16
-	VPERMB           Z0, Z12, Z12
-	VPERMB           Z0, Z16, Z16
+	VPANDD           Z0, Z12, Z12
+	VPANDD           Z0, Z16, Z16
 	VMOVDQU64        192(AX), Z13
 	VPSRLW           $0x04, Z13, Z17
-	VPERMB           Z0, Z13, Z13
-	VPERMB           Z0, Z17, Z17
+	VPANDD           Z0, Z13, Z13
+	VPANDD           Z0, Z17, Z17
 	VPMOVZXBD        (CX), Z18
 	VPMOVZXBD        16(CX), Z19
 	VCVTDQ2PS        Z18, Z18
@@ -12131,201 +12944,514 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4kOneRowAVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+// func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4kOneRow1AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z1, Z1, Z1
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z3, Z3, Z3
 
 super:
-	VCVTPH2PS (R9), Z2
-	VCVTPH2PS 32(R9), Z3
-	ADDQ      $0x40, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z1
+	VCVTPH2PS 32(R10), Z2
+	ADDQ      $0x40, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        64(R8), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        128(R8), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VMOVDQU64        192(R8), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
-	VPMOVZXBD        (R9), Z12
-	VPMOVZXBD        16(R9), Z13
-	VCVTDQ2PS        Z12, Z12
-	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z2, Z12, Z12
-	VMULPS           Z3, Z13, Z13
-	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (R10), Z4, Z14
-	VPDPBUSD.BCST    4(R10), Z5, Z14
-	VPDPBUSD.BCST    8(R10), Z6, Z14
-	VPDPBUSD.BCST    12(R10), Z7, Z14
-	VPDPBUSD.BCST    16(R10), Z8, Z14
-	VPDPBUSD.BCST    20(R10), Z9, Z14
-	VPDPBUSD.BCST    24(R10), Z10, Z14
-	VPDPBUSD.BCST    28(R10), Z11, Z14
-	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      32(R10), Z14, Z14
-	VFMADD231PS      Z14, Z12, Z1
-	VFMADD231PS.BCST 40(R10), Z13, Z1
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x20, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R12
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000128, BX
+	VPMOVZXBD        (R10), Z4
+	VPMOVZXBD        16(R10), Z5
+	VCVTDQ2PS        Z4, Z4
+	VCVTDQ2PS        Z5, Z5
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z2, Z5, Z5
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VMOVDQU64        (R9), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    (R11), Z6, Z8
+	VPDPBUSD.BCST    16(R11), Z7, Z9
+	VMOVDQU64        64(R9), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    4(R11), Z6, Z8
+	VPDPBUSD.BCST    20(R11), Z7, Z9
+	VMOVDQU64        128(R9), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    8(R11), Z6, Z8
+	VPDPBUSD.BCST    24(R11), Z7, Z9
+	VMOVDQU64        192(R9), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    12(R11), Z6, Z8
+	VPDPBUSD.BCST    28(R11), Z7, Z9
+	VPSRAD           $0x04, Z9, Z9
+	VPADDD           Z9, Z8, Z8
+	VCVTDQ2PS        Z8, Z8
+	VMULPS.BCST      32(R11), Z8, Z8
+	VFMADD231PS      Z8, Z4, Z3
+	VFMADD231PS.BCST 40(R11), Z5, Z3
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x20, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R13
 	JNZ              block
-	SUBQ             $0x08, R11
+	SUBQ             $0x08, R12
 	JNZ              super
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	VADDPS           (SI), Z3, Z3
+	VMOVUPS          Z3, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func q4kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4kOneRowFineAVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            bias+40(FP), BX
-	MOVQ            step+48(FP), SI
-	MOVQ            y+56(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+// func q4kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4kOneRowFine1AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000100, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
 
 super:
-	VCVTPH2PS (R9), Z3
-	VCVTPH2PS 32(R9), Z4
-	ADDQ      $0x40, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z1
+	VCVTPH2PS 32(R10), Z2
+	ADDQ      $0x40, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        64(R8), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VMOVDQU64        128(R8), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
-	VMOVDQU64        192(R8), Z8
-	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
-	VPMOVZXBD        (R9), Z13
-	VPMOVZXBD        16(R9), Z14
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	ADDQ             $0x00000128, BX
+	VPMOVZXBD        (R10), Z5
+	VPMOVZXBD        16(R10), Z6
+	VCVTDQ2PS        Z5, Z5
+	VCVTDQ2PS        Z6, Z6
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z2, Z6, Z6
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VPXORD           Z12, Z12, Z12
+	VMOVDQU64        (R9), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    (R11), Z7, Z9
+	VPDPBUSD.BCST    16(R11), Z8, Z10
+	VPDPBUSD.BCST    32(R11), Z7, Z11
+	VPDPBUSD.BCST    48(R11), Z8, Z12
+	VMOVDQU64        64(R9), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    4(R11), Z7, Z9
+	VPDPBUSD.BCST    20(R11), Z8, Z10
+	VPDPBUSD.BCST    36(R11), Z7, Z11
+	VPDPBUSD.BCST    52(R11), Z8, Z12
+	VMOVDQU64        128(R9), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    8(R11), Z7, Z9
+	VPDPBUSD.BCST    24(R11), Z8, Z10
+	VPDPBUSD.BCST    40(R11), Z7, Z11
+	VPDPBUSD.BCST    56(R11), Z8, Z12
+	VMOVDQU64        192(R9), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    12(R11), Z7, Z9
+	VPDPBUSD.BCST    28(R11), Z8, Z10
+	VPDPBUSD.BCST    44(R11), Z7, Z11
+	VPDPBUSD.BCST    60(R11), Z8, Z12
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      64(R11), Z9, Z9
+	VFMADD231PS      Z9, Z5, Z3
+	VFMADD231PS.BCST 80(R11), Z6, Z3
+	VPSRAD           $0x04, Z12, Z12
+	VPADDD           Z12, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
+	VMULPS.BCST      68(R11), Z11, Z11
+	VFMADD231PS      Z11, Z5, Z4
+	VFMADD231PS.BCST 84(R11), Z6, Z4
+	ADDQ             $0x00000100, R9
+	ADDQ             $0x20, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R13
+	JNZ              block
+	SUBQ             $0x08, R12
+	JNZ              super
+	VADDPS           Z4, Z3, Z3
+	VADDPS           (SI), Z3, Z3
+	VMOVUPS          Z3, (R8)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4kOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z3, Z3, Z3
+	VXORPS Z6, Z6, Z6
+
+super:
+	VCVTPH2PS (R11), Z1
+	VCVTPH2PS 32(R11), Z2
+	VCVTPH2PS (R11)(R9*1), Z4
+	VCVTPH2PS 32(R11)(R9*1), Z5
+	ADDQ      $0x40, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000128, BX
+	VPMOVZXBD        (R11), Z7
+	VPMOVZXBD        16(R11), Z8
+	VCVTDQ2PS        Z7, Z7
+	VCVTDQ2PS        Z8, Z8
+	VMULPS           Z1, Z7, Z7
+	VMULPS           Z2, Z8, Z8
+	VPXORD           Z11, Z11, Z11
+	VPXORD           Z12, Z12, Z12
+	VMOVDQU64        (R10), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    (R12), Z9, Z11
+	VPDPBUSD.BCST    16(R12), Z10, Z12
+	VMOVDQU64        64(R10), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    4(R12), Z9, Z11
+	VPDPBUSD.BCST    20(R12), Z10, Z12
+	VMOVDQU64        128(R10), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    8(R12), Z9, Z11
+	VPDPBUSD.BCST    24(R12), Z10, Z12
+	VMOVDQU64        192(R10), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    12(R12), Z9, Z11
+	VPDPBUSD.BCST    28(R12), Z10, Z12
+	VPSRAD           $0x04, Z12, Z12
+	VPADDD           Z12, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
+	VMULPS.BCST      32(R12), Z11, Z11
+	VFMADD231PS      Z11, Z7, Z3
+	VFMADD231PS.BCST 40(R12), Z8, Z3
+	VPMOVZXBD        (R11)(R9*1), Z7
+	VPMOVZXBD        16(R11)(R9*1), Z8
+	VCVTDQ2PS        Z7, Z7
+	VCVTDQ2PS        Z8, Z8
+	VMULPS           Z4, Z7, Z7
+	VMULPS           Z5, Z8, Z8
+	VPXORD           Z13, Z13, Z13
+	VPXORD           Z14, Z14, Z14
+	VMOVDQU64        (R10)(R9*1), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    (R12), Z9, Z13
+	VPDPBUSD.BCST    16(R12), Z10, Z14
+	VMOVDQU64        64(R10)(R9*1), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    4(R12), Z9, Z13
+	VPDPBUSD.BCST    20(R12), Z10, Z14
+	VMOVDQU64        128(R10)(R9*1), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    8(R12), Z9, Z13
+	VPDPBUSD.BCST    24(R12), Z10, Z14
+	VMOVDQU64        192(R10)(R9*1), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    12(R12), Z9, Z13
+	VPDPBUSD.BCST    28(R12), Z10, Z14
+	VPSRAD           $0x04, Z14, Z14
+	VPADDD           Z14, Z13, Z13
 	VCVTDQ2PS        Z13, Z13
-	VCVTDQ2PS        Z14, Z14
-	VMULPS           Z3, Z13, Z13
-	VMULPS           Z4, Z14, Z14
+	VMULPS.BCST      32(R12), Z13, Z13
+	VFMADD231PS      Z13, Z7, Z6
+	VFMADD231PS.BCST 40(R12), Z8, Z6
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x20, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R14
+	JNZ              block
+	SUBQ             $0x08, R13
+	JNZ              super
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z3, Z3
+	VMOVUPS          Z3, (R8)
+	VADDPS           (SI)(R11*1), Z6, Z6
+	VMOVUPS          Z6, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q4kOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+
+super:
+	VCVTPH2PS (R11), Z1
+	VCVTPH2PS 32(R11), Z2
+	VCVTPH2PS (R11)(R9*1), Z5
+	VCVTPH2PS 32(R11)(R9*1), Z6
+	ADDQ      $0x40, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	ADDQ             $0x00000128, BX
+	VPMOVZXBD        (R11), Z9
+	VPMOVZXBD        16(R11), Z10
+	VCVTDQ2PS        Z9, Z9
+	VCVTDQ2PS        Z10, Z10
+	VMULPS           Z1, Z9, Z9
+	VMULPS           Z2, Z10, Z10
+	VPXORD           Z13, Z13, Z13
+	VPXORD           Z14, Z14, Z14
 	VPXORD           Z15, Z15, Z15
 	VPXORD           Z16, Z16, Z16
-	VPDPBUSD.BCST    (R10), Z5, Z15
-	VPDPBUSD.BCST    32(R10), Z5, Z16
-	VPDPBUSD.BCST    4(R10), Z6, Z15
-	VPDPBUSD.BCST    36(R10), Z6, Z16
-	VPDPBUSD.BCST    8(R10), Z7, Z15
-	VPDPBUSD.BCST    40(R10), Z7, Z16
-	VPDPBUSD.BCST    12(R10), Z8, Z15
-	VPDPBUSD.BCST    44(R10), Z8, Z16
-	VPDPBUSD.BCST    16(R10), Z9, Z15
-	VPDPBUSD.BCST    48(R10), Z9, Z16
-	VPDPBUSD.BCST    20(R10), Z10, Z15
-	VPDPBUSD.BCST    52(R10), Z10, Z16
-	VPDPBUSD.BCST    24(R10), Z11, Z15
-	VPDPBUSD.BCST    56(R10), Z11, Z16
-	VPDPBUSD.BCST    28(R10), Z12, Z15
-	VPDPBUSD.BCST    60(R10), Z12, Z16
+	VMOVDQU64        (R10), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    (R12), Z11, Z13
+	VPDPBUSD.BCST    16(R12), Z12, Z14
+	VPDPBUSD.BCST    32(R12), Z11, Z15
+	VPDPBUSD.BCST    48(R12), Z12, Z16
+	VMOVDQU64        64(R10), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    4(R12), Z11, Z13
+	VPDPBUSD.BCST    20(R12), Z12, Z14
+	VPDPBUSD.BCST    36(R12), Z11, Z15
+	VPDPBUSD.BCST    52(R12), Z12, Z16
+	VMOVDQU64        128(R10), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    8(R12), Z11, Z13
+	VPDPBUSD.BCST    24(R12), Z12, Z14
+	VPDPBUSD.BCST    40(R12), Z11, Z15
+	VPDPBUSD.BCST    56(R12), Z12, Z16
+	VMOVDQU64        192(R10), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    12(R12), Z11, Z13
+	VPDPBUSD.BCST    28(R12), Z12, Z14
+	VPDPBUSD.BCST    44(R12), Z11, Z15
+	VPDPBUSD.BCST    60(R12), Z12, Z16
+	VPSRAD           $0x04, Z14, Z14
+	VPADDD           Z14, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      64(R12), Z13, Z13
+	VFMADD231PS      Z13, Z9, Z3
+	VFMADD231PS.BCST 80(R12), Z10, Z3
+	VPSRAD           $0x04, Z16, Z16
+	VPADDD           Z16, Z15, Z15
 	VCVTDQ2PS        Z15, Z15
-	VMULPS.BCST      64(R10), Z15, Z15
-	VFMADD231PS      Z15, Z13, Z1
-	VFMADD231PS.BCST 80(R10), Z14, Z1
-	VCVTDQ2PS        Z16, Z16
-	VMULPS.BCST      68(R10), Z16, Z16
-	VFMADD231PS      Z16, Z13, Z2
-	VFMADD231PS.BCST 84(R10), Z14, Z2
-	ADDQ             $0x00000100, R8
-	ADDQ             $0x20, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R12
+	VMULPS.BCST      68(R12), Z15, Z15
+	VFMADD231PS      Z15, Z9, Z4
+	VFMADD231PS.BCST 84(R12), Z10, Z4
+	VPMOVZXBD        (R11)(R9*1), Z9
+	VPMOVZXBD        16(R11)(R9*1), Z10
+	VCVTDQ2PS        Z9, Z9
+	VCVTDQ2PS        Z10, Z10
+	VMULPS           Z5, Z9, Z9
+	VMULPS           Z6, Z10, Z10
+	VPXORD           Z17, Z17, Z17
+	VPXORD           Z18, Z18, Z18
+	VPXORD           Z19, Z19, Z19
+	VPXORD           Z20, Z20, Z20
+	VMOVDQU64        (R10)(R9*1), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    (R12), Z11, Z17
+	VPDPBUSD.BCST    16(R12), Z12, Z18
+	VPDPBUSD.BCST    32(R12), Z11, Z19
+	VPDPBUSD.BCST    48(R12), Z12, Z20
+	VMOVDQU64        64(R10)(R9*1), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    4(R12), Z11, Z17
+	VPDPBUSD.BCST    20(R12), Z12, Z18
+	VPDPBUSD.BCST    36(R12), Z11, Z19
+	VPDPBUSD.BCST    52(R12), Z12, Z20
+	VMOVDQU64        128(R10)(R9*1), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    8(R12), Z11, Z17
+	VPDPBUSD.BCST    24(R12), Z12, Z18
+	VPDPBUSD.BCST    40(R12), Z11, Z19
+	VPDPBUSD.BCST    56(R12), Z12, Z20
+	VMOVDQU64        192(R10)(R9*1), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    12(R12), Z11, Z17
+	VPDPBUSD.BCST    28(R12), Z12, Z18
+	VPDPBUSD.BCST    44(R12), Z11, Z19
+	VPDPBUSD.BCST    60(R12), Z12, Z20
+	VPSRAD           $0x04, Z18, Z18
+	VPADDD           Z18, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS.BCST      64(R12), Z17, Z17
+	VFMADD231PS      Z17, Z9, Z7
+	VFMADD231PS.BCST 80(R12), Z10, Z7
+	VPSRAD           $0x04, Z20, Z20
+	VPADDD           Z20, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS.BCST      68(R12), Z19, Z19
+	VFMADD231PS      Z19, Z9, Z8
+	VFMADD231PS.BCST 84(R12), Z10, Z8
+	ADDQ             $0x00000100, R10
+	ADDQ             $0x20, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R14
 	JNZ              block
-	SUBQ             $0x08, R11
+	SUBQ             $0x08, R13
 	JNZ              super
-	VADDPS           Z2, Z1, Z1
-	VADDPS           (BX), Z1, Z1
-	VMOVUPS          Z1, (DI)
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z4, Z3, Z3
+	VADDPS           (SI), Z3, Z3
+	VMOVUPS          Z3, (R8)
+	VADDPS           Z8, Z7, Z7
+	VADDPS           (SI)(R11*1), Z7, Z7
+	VMOVUPS          Z7, (R8)(R10*1)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
 // func q4kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 super:
 	MOVQ CX, R8
@@ -12346,12 +13472,12 @@ block:
 	VPXORD       Z8, Z8, Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -12366,12 +13492,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -12386,12 +13512,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -12406,12 +13532,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -12483,21 +13609,21 @@ block:
 	RET
 
 // func q4kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair3AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
 
 super:
 	MOVQ CX, R8
@@ -12520,12 +13646,12 @@ block:
 	VPXORD       Z12, Z12, Z12
 	VMOVDQU64    (AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    (AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD (DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -12546,12 +13672,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    64(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    64(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 4(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -12572,12 +13698,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    128(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    128(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 8(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -12598,12 +13724,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    192(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    192(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 12(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -12696,23 +13822,23 @@ block:
 	RET
 
 // func q4kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 super:
 	MOVQ CX, R8
@@ -12737,12 +13863,12 @@ block:
 	VPXORD       Z16, Z16, Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -12769,12 +13895,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -12801,12 +13927,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -12833,12 +13959,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -12952,25 +14078,25 @@ block:
 	RET
 
 // func q4kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair5AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
 
 super:
 	MOVQ CX, R8
@@ -12997,12 +14123,12 @@ block:
 	VPXORD       Z20, Z20, Z20
 	VMOVDQU64    (AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    (AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD (DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -13035,12 +14161,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    64(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    64(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 4(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -13073,12 +14199,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    128(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    128(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 8(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -13111,12 +14237,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    192(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    192(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 12(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -13251,27 +14377,27 @@ block:
 	RET
 
 // func q4kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 super:
 	MOVQ CX, R8
@@ -13300,12 +14426,12 @@ block:
 	VPXORD       Z24, Z24, Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -13344,12 +14470,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -13388,12 +14514,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -13432,12 +14558,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -13593,19 +14719,19 @@ block:
 	RET
 
 // func q4kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kFine2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 super:
 	MOVQ CX, R8
@@ -13626,12 +14752,12 @@ block:
 	VPXORD       Z8, Z8, Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -13646,12 +14772,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -13666,12 +14792,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -13686,12 +14812,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -13760,23 +14886,23 @@ block:
 	RET
 
 // func q4kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kFine4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 super:
 	MOVQ CX, R8
@@ -13801,12 +14927,12 @@ block:
 	VPXORD       Z16, Z16, Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -13833,12 +14959,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -13865,12 +14991,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -13897,12 +15023,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -14010,27 +15136,27 @@ block:
 	RET
 
 // func q4kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kFine6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 super:
 	MOVQ CX, R8
@@ -14059,12 +15185,12 @@ block:
 	VPXORD       Z24, Z24, Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -14103,12 +15229,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -14147,12 +15273,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -14191,12 +15317,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -15983,143 +17109,389 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q8OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8OneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q8OneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z0, Z0, Z0
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    4352(R8)
-	PREFETCHT0    4416(R8)
-	PREFETCHT0    4480(R8)
-	PREFETCHT0    4544(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z1
-	VMOVDQU64     64(R8), Z2
-	VMOVDQU64     128(R8), Z3
-	VMOVDQU64     192(R8), Z4
-	VMOVDQU64     256(R8), Z5
-	VMOVDQU64     320(R8), Z6
-	VMOVDQU64     384(R8), Z7
-	VMOVDQU64     448(R8), Z8
-	VCVTPH2PS     (R9), Z9
-	VPBROADCASTD  36(R10), Z10
-	VPDPBUSD.BCST (R10), Z1, Z10
-	VPDPBUSD.BCST 4(R10), Z2, Z10
-	VPDPBUSD.BCST 8(R10), Z3, Z10
-	VPDPBUSD.BCST 12(R10), Z4, Z10
-	VPDPBUSD.BCST 16(R10), Z5, Z10
-	VPDPBUSD.BCST 20(R10), Z6, Z10
-	VPDPBUSD.BCST 24(R10), Z7, Z10
-	VPDPBUSD.BCST 28(R10), Z8, Z10
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	ADDQ          $0x00000220, BX
+	VMOVDQU64     (R9), Z1
+	VMOVDQU64     64(R9), Z2
+	VMOVDQU64     128(R9), Z3
+	VMOVDQU64     192(R9), Z4
+	VMOVDQU64     256(R9), Z5
+	VMOVDQU64     320(R9), Z6
+	VMOVDQU64     384(R9), Z7
+	VMOVDQU64     448(R9), Z8
+	VCVTPH2PS     (R10), Z9
+	VPBROADCASTD  36(R11), Z10
+	VPDPBUSD.BCST (R11), Z1, Z10
+	VPDPBUSD.BCST 4(R11), Z2, Z10
+	VPDPBUSD.BCST 8(R11), Z3, Z10
+	VPDPBUSD.BCST 12(R11), Z4, Z10
+	VPDPBUSD.BCST 16(R11), Z5, Z10
+	VPDPBUSD.BCST 20(R11), Z6, Z10
+	VPDPBUSD.BCST 24(R11), Z7, Z10
+	VPDPBUSD.BCST 28(R11), Z8, Z10
 	VCVTDQ2PS     Z10, Z10
-	VMULPS.BCST   32(R10), Z10, Z10
+	VMULPS.BCST   32(R11), Z10, Z10
 	VFMADD231PS   Z10, Z9, Z0
-	ADDQ          $0x00000200, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x0000002c, R10
-	DECQ          R11
+	ADDQ          $0x00000200, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x0000002c, R11
+	DECQ          R12
 	JNZ           block
-	VADDPS        (BX), Z0, Z0
-	VMOVUPS       Z0, (DI)
+	VADDPS        (SI), Z0, Z0
+	VMOVUPS       Z0, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
 	RET
 
-// func q8OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q8OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8OneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q8OneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    4352(R8)
-	PREFETCHT0    4416(R8)
-	PREFETCHT0    4480(R8)
-	PREFETCHT0    4544(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z2
-	VMOVDQU64     64(R8), Z3
-	VMOVDQU64     128(R8), Z4
-	VMOVDQU64     192(R8), Z5
-	VMOVDQU64     256(R8), Z6
-	VMOVDQU64     320(R8), Z7
-	VMOVDQU64     384(R8), Z8
-	VMOVDQU64     448(R8), Z9
-	VCVTPH2PS     (R9), Z10
-	VPBROADCASTD  72(R10), Z11
-	VPBROADCASTD  76(R10), Z12
-	VPDPBUSD.BCST (R10), Z2, Z11
-	VPDPBUSD.BCST 32(R10), Z2, Z12
-	VPDPBUSD.BCST 4(R10), Z3, Z11
-	VPDPBUSD.BCST 36(R10), Z3, Z12
-	VPDPBUSD.BCST 8(R10), Z4, Z11
-	VPDPBUSD.BCST 40(R10), Z4, Z12
-	VPDPBUSD.BCST 12(R10), Z5, Z11
-	VPDPBUSD.BCST 44(R10), Z5, Z12
-	VPDPBUSD.BCST 16(R10), Z6, Z11
-	VPDPBUSD.BCST 48(R10), Z6, Z12
-	VPDPBUSD.BCST 20(R10), Z7, Z11
-	VPDPBUSD.BCST 52(R10), Z7, Z12
-	VPDPBUSD.BCST 24(R10), Z8, Z11
-	VPDPBUSD.BCST 56(R10), Z8, Z12
-	VPDPBUSD.BCST 28(R10), Z9, Z11
-	VPDPBUSD.BCST 60(R10), Z9, Z12
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	ADDQ          $0x00000220, BX
+	VMOVDQU64     (R9), Z2
+	VMOVDQU64     64(R9), Z3
+	VMOVDQU64     128(R9), Z4
+	VMOVDQU64     192(R9), Z5
+	VMOVDQU64     256(R9), Z6
+	VMOVDQU64     320(R9), Z7
+	VMOVDQU64     384(R9), Z8
+	VMOVDQU64     448(R9), Z9
+	VCVTPH2PS     (R10), Z10
+	VPBROADCASTD  72(R11), Z11
+	VPBROADCASTD  76(R11), Z12
+	VPDPBUSD.BCST (R11), Z2, Z11
+	VPDPBUSD.BCST 32(R11), Z2, Z12
+	VPDPBUSD.BCST 4(R11), Z3, Z11
+	VPDPBUSD.BCST 36(R11), Z3, Z12
+	VPDPBUSD.BCST 8(R11), Z4, Z11
+	VPDPBUSD.BCST 40(R11), Z4, Z12
+	VPDPBUSD.BCST 12(R11), Z5, Z11
+	VPDPBUSD.BCST 44(R11), Z5, Z12
+	VPDPBUSD.BCST 16(R11), Z6, Z11
+	VPDPBUSD.BCST 48(R11), Z6, Z12
+	VPDPBUSD.BCST 20(R11), Z7, Z11
+	VPDPBUSD.BCST 52(R11), Z7, Z12
+	VPDPBUSD.BCST 24(R11), Z8, Z11
+	VPDPBUSD.BCST 56(R11), Z8, Z12
+	VPDPBUSD.BCST 28(R11), Z9, Z11
+	VPDPBUSD.BCST 60(R11), Z9, Z12
 	VCVTDQ2PS     Z11, Z11
-	VMULPS.BCST   64(R10), Z11, Z11
+	VMULPS.BCST   64(R11), Z11, Z11
 	VFMADD231PS   Z11, Z10, Z0
 	VCVTDQ2PS     Z12, Z12
-	VMULPS.BCST   68(R10), Z12, Z12
+	VMULPS.BCST   68(R11), Z12, Z12
 	VFMADD231PS   Z12, Z10, Z1
-	ADDQ          $0x00000200, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x00000058, R10
-	DECQ          R11
+	ADDQ          $0x00000200, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x00000058, R11
+	DECQ          R12
 	JNZ           block
 	VADDPS        Z1, Z0, Z0
-	VADDPS        (BX), Z0, Z0
-	VMOVUPS       Z0, (DI)
+	VADDPS        (SI), Z0, Z0
+	VMOVUPS       Z0, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q8OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q8OneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	PREFETCHT0    320(BX)(R9*1)
+	PREFETCHT0    384(BX)(R9*1)
+	PREFETCHT0    448(BX)(R9*1)
+	PREFETCHT0    512(BX)(R9*1)
+	ADDQ          $0x00000220, BX
+	VMOVDQU64     (R10), Z2
+	VMOVDQU64     64(R10), Z3
+	VMOVDQU64     128(R10), Z4
+	VMOVDQU64     192(R10), Z5
+	VMOVDQU64     256(R10), Z6
+	VMOVDQU64     320(R10), Z7
+	VMOVDQU64     384(R10), Z8
+	VMOVDQU64     448(R10), Z9
+	VCVTPH2PS     (R11), Z10
+	VPBROADCASTD  36(R12), Z11
+	VPDPBUSD.BCST (R12), Z2, Z11
+	VPDPBUSD.BCST 4(R12), Z3, Z11
+	VPDPBUSD.BCST 8(R12), Z4, Z11
+	VPDPBUSD.BCST 12(R12), Z5, Z11
+	VPDPBUSD.BCST 16(R12), Z6, Z11
+	VPDPBUSD.BCST 20(R12), Z7, Z11
+	VPDPBUSD.BCST 24(R12), Z8, Z11
+	VPDPBUSD.BCST 28(R12), Z9, Z11
+	VCVTDQ2PS     Z11, Z11
+	VMULPS.BCST   32(R12), Z11, Z11
+	VFMADD231PS   Z11, Z10, Z0
+	VMOVDQU64     (R10)(R9*1), Z2
+	VMOVDQU64     64(R10)(R9*1), Z3
+	VMOVDQU64     128(R10)(R9*1), Z4
+	VMOVDQU64     192(R10)(R9*1), Z5
+	VMOVDQU64     256(R10)(R9*1), Z6
+	VMOVDQU64     320(R10)(R9*1), Z7
+	VMOVDQU64     384(R10)(R9*1), Z8
+	VMOVDQU64     448(R10)(R9*1), Z9
+	VCVTPH2PS     (R11)(R9*1), Z10
+	VPBROADCASTD  36(R12), Z11
+	VPDPBUSD.BCST (R12), Z2, Z11
+	VPDPBUSD.BCST 4(R12), Z3, Z11
+	VPDPBUSD.BCST 8(R12), Z4, Z11
+	VPDPBUSD.BCST 12(R12), Z5, Z11
+	VPDPBUSD.BCST 16(R12), Z6, Z11
+	VPDPBUSD.BCST 20(R12), Z7, Z11
+	VPDPBUSD.BCST 24(R12), Z8, Z11
+	VPDPBUSD.BCST 28(R12), Z9, Z11
+	VCVTDQ2PS     Z11, Z11
+	VMULPS.BCST   32(R12), Z11, Z11
+	VFMADD231PS   Z11, Z10, Z1
+	ADDQ          $0x00000200, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x0000002c, R12
+	DECQ          R13
+	JNZ           block
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        (SI), Z0, Z0
+	VMOVUPS       Z0, (R8)
+	VADDPS        (SI)(R11*1), Z1, Z1
+	VMOVUPS       Z1, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q8OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q8OneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	PREFETCHT0    320(BX)(R9*1)
+	PREFETCHT0    384(BX)(R9*1)
+	PREFETCHT0    448(BX)(R9*1)
+	PREFETCHT0    512(BX)(R9*1)
+	ADDQ          $0x00000220, BX
+	VMOVDQU64     (R10), Z4
+	VMOVDQU64     64(R10), Z5
+	VMOVDQU64     128(R10), Z6
+	VMOVDQU64     192(R10), Z7
+	VMOVDQU64     256(R10), Z8
+	VMOVDQU64     320(R10), Z9
+	VMOVDQU64     384(R10), Z10
+	VMOVDQU64     448(R10), Z11
+	VCVTPH2PS     (R11), Z12
+	VPBROADCASTD  72(R12), Z13
+	VPBROADCASTD  76(R12), Z14
+	VPDPBUSD.BCST (R12), Z4, Z13
+	VPDPBUSD.BCST 32(R12), Z4, Z14
+	VPDPBUSD.BCST 4(R12), Z5, Z13
+	VPDPBUSD.BCST 36(R12), Z5, Z14
+	VPDPBUSD.BCST 8(R12), Z6, Z13
+	VPDPBUSD.BCST 40(R12), Z6, Z14
+	VPDPBUSD.BCST 12(R12), Z7, Z13
+	VPDPBUSD.BCST 44(R12), Z7, Z14
+	VPDPBUSD.BCST 16(R12), Z8, Z13
+	VPDPBUSD.BCST 48(R12), Z8, Z14
+	VPDPBUSD.BCST 20(R12), Z9, Z13
+	VPDPBUSD.BCST 52(R12), Z9, Z14
+	VPDPBUSD.BCST 24(R12), Z10, Z13
+	VPDPBUSD.BCST 56(R12), Z10, Z14
+	VPDPBUSD.BCST 28(R12), Z11, Z13
+	VPDPBUSD.BCST 60(R12), Z11, Z14
+	VCVTDQ2PS     Z13, Z13
+	VMULPS.BCST   64(R12), Z13, Z13
+	VFMADD231PS   Z13, Z12, Z0
+	VCVTDQ2PS     Z14, Z14
+	VMULPS.BCST   68(R12), Z14, Z14
+	VFMADD231PS   Z14, Z12, Z1
+	VMOVDQU64     (R10)(R9*1), Z4
+	VMOVDQU64     64(R10)(R9*1), Z5
+	VMOVDQU64     128(R10)(R9*1), Z6
+	VMOVDQU64     192(R10)(R9*1), Z7
+	VMOVDQU64     256(R10)(R9*1), Z8
+	VMOVDQU64     320(R10)(R9*1), Z9
+	VMOVDQU64     384(R10)(R9*1), Z10
+	VMOVDQU64     448(R10)(R9*1), Z11
+	VCVTPH2PS     (R11)(R9*1), Z12
+	VPBROADCASTD  72(R12), Z13
+	VPBROADCASTD  76(R12), Z14
+	VPDPBUSD.BCST (R12), Z4, Z13
+	VPDPBUSD.BCST 32(R12), Z4, Z14
+	VPDPBUSD.BCST 4(R12), Z5, Z13
+	VPDPBUSD.BCST 36(R12), Z5, Z14
+	VPDPBUSD.BCST 8(R12), Z6, Z13
+	VPDPBUSD.BCST 40(R12), Z6, Z14
+	VPDPBUSD.BCST 12(R12), Z7, Z13
+	VPDPBUSD.BCST 44(R12), Z7, Z14
+	VPDPBUSD.BCST 16(R12), Z8, Z13
+	VPDPBUSD.BCST 48(R12), Z8, Z14
+	VPDPBUSD.BCST 20(R12), Z9, Z13
+	VPDPBUSD.BCST 52(R12), Z9, Z14
+	VPDPBUSD.BCST 24(R12), Z10, Z13
+	VPDPBUSD.BCST 56(R12), Z10, Z14
+	VPDPBUSD.BCST 28(R12), Z11, Z13
+	VPDPBUSD.BCST 60(R12), Z11, Z14
+	VCVTDQ2PS     Z13, Z13
+	VMULPS.BCST   64(R12), Z13, Z13
+	VFMADD231PS   Z13, Z12, Z2
+	VCVTDQ2PS     Z14, Z14
+	VMULPS.BCST   68(R12), Z14, Z14
+	VFMADD231PS   Z14, Z12, Z3
+	ADDQ          $0x00000200, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x00000058, R12
+	DECQ          R13
+	JNZ           block
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        Z1, Z0, Z0
+	VADDPS        (SI), Z0, Z0
+	VMOVUPS       Z0, (R8)
+	VADDPS        Z3, Z2, Z2
+	VADDPS        (SI)(R11*1), Z2, Z2
+	VMOVUPS       Z2, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
@@ -19651,148 +21023,404 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mOneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5mOneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z0, Z0, Z0
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       4352(R8)
-	PREFETCHT0       4416(R8)
-	PREFETCHT0       4480(R8)
-	PREFETCHT0       4544(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z1
-	VMOVDQU64        64(R8), Z2
-	VMOVDQU64        128(R8), Z3
-	VMOVDQU64        192(R8), Z4
-	VMOVDQU64        256(R8), Z5
-	VMOVDQU64        320(R8), Z6
-	VMOVDQU64        384(R8), Z7
-	VMOVDQU64        448(R8), Z8
-	VCVTPH2PS        (R9), Z9
-	VCVTPH2PS        32(R9), Z10
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	ADDQ             $0x00000240, BX
+	VMOVDQU64        (R9), Z1
+	VMOVDQU64        64(R9), Z2
+	VMOVDQU64        128(R9), Z3
+	VMOVDQU64        192(R9), Z4
+	VMOVDQU64        256(R9), Z5
+	VMOVDQU64        320(R9), Z6
+	VMOVDQU64        384(R9), Z7
+	VMOVDQU64        448(R9), Z8
+	VCVTPH2PS        (R10), Z9
+	VCVTPH2PS        32(R10), Z10
 	VPXORD           Z11, Z11, Z11
-	VPDPBUSD.BCST    (R10), Z1, Z11
-	VPDPBUSD.BCST    4(R10), Z2, Z11
-	VPDPBUSD.BCST    8(R10), Z3, Z11
-	VPDPBUSD.BCST    12(R10), Z4, Z11
-	VPDPBUSD.BCST    16(R10), Z5, Z11
-	VPDPBUSD.BCST    20(R10), Z6, Z11
-	VPDPBUSD.BCST    24(R10), Z7, Z11
-	VPDPBUSD.BCST    28(R10), Z8, Z11
+	VPDPBUSD.BCST    (R11), Z1, Z11
+	VPDPBUSD.BCST    4(R11), Z2, Z11
+	VPDPBUSD.BCST    8(R11), Z3, Z11
+	VPDPBUSD.BCST    12(R11), Z4, Z11
+	VPDPBUSD.BCST    16(R11), Z5, Z11
+	VPDPBUSD.BCST    20(R11), Z6, Z11
+	VPDPBUSD.BCST    24(R11), Z7, Z11
+	VPDPBUSD.BCST    28(R11), Z8, Z11
 	VCVTDQ2PS        Z11, Z11
-	VMULPS.BCST      32(R10), Z11, Z11
+	VMULPS.BCST      32(R11), Z11, Z11
 	VFMADD231PS      Z11, Z9, Z0
-	VFMADD231PS.BCST 40(R10), Z10, Z0
-	ADDQ             $0x00000200, R8
-	ADDQ             $0x40, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R11
+	VFMADD231PS.BCST 40(R11), Z10, Z0
+	ADDQ             $0x00000200, R9
+	ADDQ             $0x40, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R12
 	JNZ              block
-	VADDPS           (BX), Z0, Z0
-	VMOVUPS          Z0, (DI)
+	VADDPS           (SI), Z0, Z0
+	VMOVUPS          Z0, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func q5mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mOneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5mOneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       4352(R8)
-	PREFETCHT0       4416(R8)
-	PREFETCHT0       4480(R8)
-	PREFETCHT0       4544(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z2
-	VMOVDQU64        64(R8), Z3
-	VMOVDQU64        128(R8), Z4
-	VMOVDQU64        192(R8), Z5
-	VMOVDQU64        256(R8), Z6
-	VMOVDQU64        320(R8), Z7
-	VMOVDQU64        384(R8), Z8
-	VMOVDQU64        448(R8), Z9
-	VCVTPH2PS        (R9), Z10
-	VCVTPH2PS        32(R9), Z11
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	ADDQ             $0x00000240, BX
+	VMOVDQU64        (R9), Z2
+	VMOVDQU64        64(R9), Z3
+	VMOVDQU64        128(R9), Z4
+	VMOVDQU64        192(R9), Z5
+	VMOVDQU64        256(R9), Z6
+	VMOVDQU64        320(R9), Z7
+	VMOVDQU64        384(R9), Z8
+	VMOVDQU64        448(R9), Z9
+	VCVTPH2PS        (R10), Z10
+	VCVTPH2PS        32(R10), Z11
 	VPXORD           Z12, Z12, Z12
 	VPXORD           Z13, Z13, Z13
-	VPDPBUSD.BCST    (R10), Z2, Z12
-	VPDPBUSD.BCST    32(R10), Z2, Z13
-	VPDPBUSD.BCST    4(R10), Z3, Z12
-	VPDPBUSD.BCST    36(R10), Z3, Z13
-	VPDPBUSD.BCST    8(R10), Z4, Z12
-	VPDPBUSD.BCST    40(R10), Z4, Z13
-	VPDPBUSD.BCST    12(R10), Z5, Z12
-	VPDPBUSD.BCST    44(R10), Z5, Z13
-	VPDPBUSD.BCST    16(R10), Z6, Z12
-	VPDPBUSD.BCST    48(R10), Z6, Z13
-	VPDPBUSD.BCST    20(R10), Z7, Z12
-	VPDPBUSD.BCST    52(R10), Z7, Z13
-	VPDPBUSD.BCST    24(R10), Z8, Z12
-	VPDPBUSD.BCST    56(R10), Z8, Z13
-	VPDPBUSD.BCST    28(R10), Z9, Z12
-	VPDPBUSD.BCST    60(R10), Z9, Z13
+	VPDPBUSD.BCST    (R11), Z2, Z12
+	VPDPBUSD.BCST    32(R11), Z2, Z13
+	VPDPBUSD.BCST    4(R11), Z3, Z12
+	VPDPBUSD.BCST    36(R11), Z3, Z13
+	VPDPBUSD.BCST    8(R11), Z4, Z12
+	VPDPBUSD.BCST    40(R11), Z4, Z13
+	VPDPBUSD.BCST    12(R11), Z5, Z12
+	VPDPBUSD.BCST    44(R11), Z5, Z13
+	VPDPBUSD.BCST    16(R11), Z6, Z12
+	VPDPBUSD.BCST    48(R11), Z6, Z13
+	VPDPBUSD.BCST    20(R11), Z7, Z12
+	VPDPBUSD.BCST    52(R11), Z7, Z13
+	VPDPBUSD.BCST    24(R11), Z8, Z12
+	VPDPBUSD.BCST    56(R11), Z8, Z13
+	VPDPBUSD.BCST    28(R11), Z9, Z12
+	VPDPBUSD.BCST    60(R11), Z9, Z13
 	VCVTDQ2PS        Z12, Z12
-	VMULPS.BCST      64(R10), Z12, Z12
+	VMULPS.BCST      64(R11), Z12, Z12
 	VFMADD231PS      Z12, Z10, Z0
-	VFMADD231PS.BCST 80(R10), Z11, Z0
+	VFMADD231PS.BCST 80(R11), Z11, Z0
 	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      68(R10), Z13, Z13
+	VMULPS.BCST      68(R11), Z13, Z13
 	VFMADD231PS      Z13, Z10, Z1
-	VFMADD231PS.BCST 84(R10), Z11, Z1
-	ADDQ             $0x00000200, R8
-	ADDQ             $0x40, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R11
+	VFMADD231PS.BCST 84(R11), Z11, Z1
+	ADDQ             $0x00000200, R9
+	ADDQ             $0x40, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R12
 	JNZ              block
 	VADDPS           Z1, Z0, Z0
-	VADDPS           (BX), Z0, Z0
-	VMOVUPS          Z0, (DI)
+	VADDPS           (SI), Z0, Z0
+	VMOVUPS          Z0, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5mOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	PREFETCHT0       320(BX)(R9*1)
+	PREFETCHT0       384(BX)(R9*1)
+	PREFETCHT0       448(BX)(R9*1)
+	PREFETCHT0       512(BX)(R9*1)
+	ADDQ             $0x00000240, BX
+	VMOVDQU64        (R10), Z2
+	VMOVDQU64        64(R10), Z3
+	VMOVDQU64        128(R10), Z4
+	VMOVDQU64        192(R10), Z5
+	VMOVDQU64        256(R10), Z6
+	VMOVDQU64        320(R10), Z7
+	VMOVDQU64        384(R10), Z8
+	VMOVDQU64        448(R10), Z9
+	VCVTPH2PS        (R11), Z10
+	VCVTPH2PS        32(R11), Z11
+	VPXORD           Z12, Z12, Z12
+	VPDPBUSD.BCST    (R12), Z2, Z12
+	VPDPBUSD.BCST    4(R12), Z3, Z12
+	VPDPBUSD.BCST    8(R12), Z4, Z12
+	VPDPBUSD.BCST    12(R12), Z5, Z12
+	VPDPBUSD.BCST    16(R12), Z6, Z12
+	VPDPBUSD.BCST    20(R12), Z7, Z12
+	VPDPBUSD.BCST    24(R12), Z8, Z12
+	VPDPBUSD.BCST    28(R12), Z9, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS.BCST      32(R12), Z12, Z12
+	VFMADD231PS      Z12, Z10, Z0
+	VFMADD231PS.BCST 40(R12), Z11, Z0
+	VMOVDQU64        (R10)(R9*1), Z2
+	VMOVDQU64        64(R10)(R9*1), Z3
+	VMOVDQU64        128(R10)(R9*1), Z4
+	VMOVDQU64        192(R10)(R9*1), Z5
+	VMOVDQU64        256(R10)(R9*1), Z6
+	VMOVDQU64        320(R10)(R9*1), Z7
+	VMOVDQU64        384(R10)(R9*1), Z8
+	VMOVDQU64        448(R10)(R9*1), Z9
+	VCVTPH2PS        (R11)(R9*1), Z10
+	VCVTPH2PS        32(R11)(R9*1), Z11
+	VPXORD           Z13, Z13, Z13
+	VPDPBUSD.BCST    (R12), Z2, Z13
+	VPDPBUSD.BCST    4(R12), Z3, Z13
+	VPDPBUSD.BCST    8(R12), Z4, Z13
+	VPDPBUSD.BCST    12(R12), Z5, Z13
+	VPDPBUSD.BCST    16(R12), Z6, Z13
+	VPDPBUSD.BCST    20(R12), Z7, Z13
+	VPDPBUSD.BCST    24(R12), Z8, Z13
+	VPDPBUSD.BCST    28(R12), Z9, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      32(R12), Z13, Z13
+	VFMADD231PS      Z13, Z10, Z1
+	VFMADD231PS.BCST 40(R12), Z11, Z1
+	ADDQ             $0x00000200, R10
+	ADDQ             $0x40, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z0, Z0
+	VMOVUPS          Z0, (R8)
+	VADDPS           (SI)(R11*1), Z1, Z1
+	VMOVUPS          Z1, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5mOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	PREFETCHT0       320(BX)(R9*1)
+	PREFETCHT0       384(BX)(R9*1)
+	PREFETCHT0       448(BX)(R9*1)
+	PREFETCHT0       512(BX)(R9*1)
+	ADDQ             $0x00000240, BX
+	VMOVDQU64        (R10), Z4
+	VMOVDQU64        64(R10), Z5
+	VMOVDQU64        128(R10), Z6
+	VMOVDQU64        192(R10), Z7
+	VMOVDQU64        256(R10), Z8
+	VMOVDQU64        320(R10), Z9
+	VMOVDQU64        384(R10), Z10
+	VMOVDQU64        448(R10), Z11
+	VCVTPH2PS        (R11), Z12
+	VCVTPH2PS        32(R11), Z13
+	VPXORD           Z14, Z14, Z14
+	VPXORD           Z15, Z15, Z15
+	VPDPBUSD.BCST    (R12), Z4, Z14
+	VPDPBUSD.BCST    32(R12), Z4, Z15
+	VPDPBUSD.BCST    4(R12), Z5, Z14
+	VPDPBUSD.BCST    36(R12), Z5, Z15
+	VPDPBUSD.BCST    8(R12), Z6, Z14
+	VPDPBUSD.BCST    40(R12), Z6, Z15
+	VPDPBUSD.BCST    12(R12), Z7, Z14
+	VPDPBUSD.BCST    44(R12), Z7, Z15
+	VPDPBUSD.BCST    16(R12), Z8, Z14
+	VPDPBUSD.BCST    48(R12), Z8, Z15
+	VPDPBUSD.BCST    20(R12), Z9, Z14
+	VPDPBUSD.BCST    52(R12), Z9, Z15
+	VPDPBUSD.BCST    24(R12), Z10, Z14
+	VPDPBUSD.BCST    56(R12), Z10, Z15
+	VPDPBUSD.BCST    28(R12), Z11, Z14
+	VPDPBUSD.BCST    60(R12), Z11, Z15
+	VCVTDQ2PS        Z14, Z14
+	VMULPS.BCST      64(R12), Z14, Z14
+	VFMADD231PS      Z14, Z12, Z0
+	VFMADD231PS.BCST 80(R12), Z13, Z0
+	VCVTDQ2PS        Z15, Z15
+	VMULPS.BCST      68(R12), Z15, Z15
+	VFMADD231PS      Z15, Z12, Z1
+	VFMADD231PS.BCST 84(R12), Z13, Z1
+	VMOVDQU64        (R10)(R9*1), Z4
+	VMOVDQU64        64(R10)(R9*1), Z5
+	VMOVDQU64        128(R10)(R9*1), Z6
+	VMOVDQU64        192(R10)(R9*1), Z7
+	VMOVDQU64        256(R10)(R9*1), Z8
+	VMOVDQU64        320(R10)(R9*1), Z9
+	VMOVDQU64        384(R10)(R9*1), Z10
+	VMOVDQU64        448(R10)(R9*1), Z11
+	VCVTPH2PS        (R11)(R9*1), Z12
+	VCVTPH2PS        32(R11)(R9*1), Z13
+	VPXORD           Z16, Z16, Z16
+	VPXORD           Z17, Z17, Z17
+	VPDPBUSD.BCST    (R12), Z4, Z16
+	VPDPBUSD.BCST    32(R12), Z4, Z17
+	VPDPBUSD.BCST    4(R12), Z5, Z16
+	VPDPBUSD.BCST    36(R12), Z5, Z17
+	VPDPBUSD.BCST    8(R12), Z6, Z16
+	VPDPBUSD.BCST    40(R12), Z6, Z17
+	VPDPBUSD.BCST    12(R12), Z7, Z16
+	VPDPBUSD.BCST    44(R12), Z7, Z17
+	VPDPBUSD.BCST    16(R12), Z8, Z16
+	VPDPBUSD.BCST    48(R12), Z8, Z17
+	VPDPBUSD.BCST    20(R12), Z9, Z16
+	VPDPBUSD.BCST    52(R12), Z9, Z17
+	VPDPBUSD.BCST    24(R12), Z10, Z16
+	VPDPBUSD.BCST    56(R12), Z10, Z17
+	VPDPBUSD.BCST    28(R12), Z11, Z16
+	VPDPBUSD.BCST    60(R12), Z11, Z17
+	VCVTDQ2PS        Z16, Z16
+	VMULPS.BCST      64(R12), Z16, Z16
+	VFMADD231PS      Z16, Z12, Z2
+	VFMADD231PS.BCST 80(R12), Z13, Z2
+	VCVTDQ2PS        Z17, Z17
+	VMULPS.BCST      68(R12), Z17, Z17
+	VFMADD231PS      Z17, Z12, Z3
+	VFMADD231PS.BCST 84(R12), Z13, Z3
+	ADDQ             $0x00000200, R10
+	ADDQ             $0x40, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R13
+	JNZ              block
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z1, Z0, Z0
+	VADDPS           (SI), Z0, Z0
+	VMOVUPS          Z0, (R8)
+	VADDPS           Z3, Z2, Z2
+	VADDPS           (SI)(R11*1), Z2, Z2
+	VMOVUPS          Z2, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
@@ -23148,172 +24776,464 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kOneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kOneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z0, Z0, Z0
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z2, Z2, Z2
 
 super:
-	VCVTPH2PS (R9), Z1
-	VCVTPH2PS 32(R9), Z2
-	ADDQ      $0x40, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z0
+	VCVTPH2PS 32(R10), Z1
+	ADDQ      $0x40, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       4352(R8)
-	PREFETCHT0       4416(R8)
-	PREFETCHT0       4480(R8)
-	PREFETCHT0       4544(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z3
-	VMOVDQU64        64(R8), Z4
-	VMOVDQU64        128(R8), Z5
-	VMOVDQU64        192(R8), Z6
-	VMOVDQU64        256(R8), Z7
-	VMOVDQU64        320(R8), Z8
-	VMOVDQU64        384(R8), Z9
-	VMOVDQU64        448(R8), Z10
-	VPMOVZXBD        (R9), Z11
-	VPMOVZXBD        16(R9), Z12
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	ADDQ             $0x00000228, BX
+	VMOVDQU64        (R9), Z3
+	VMOVDQU64        64(R9), Z4
+	VMOVDQU64        128(R9), Z5
+	VMOVDQU64        192(R9), Z6
+	VMOVDQU64        256(R9), Z7
+	VMOVDQU64        320(R9), Z8
+	VMOVDQU64        384(R9), Z9
+	VMOVDQU64        448(R9), Z10
+	VPMOVZXBD        (R10), Z11
+	VPMOVZXBD        16(R10), Z12
 	VCVTDQ2PS        Z11, Z11
 	VCVTDQ2PS        Z12, Z12
-	VMULPS           Z1, Z11, Z11
-	VMULPS           Z2, Z12, Z12
+	VMULPS           Z0, Z11, Z11
+	VMULPS           Z1, Z12, Z12
 	VPXORD           Z13, Z13, Z13
-	VPDPBUSD.BCST    (R10), Z3, Z13
-	VPDPBUSD.BCST    4(R10), Z4, Z13
-	VPDPBUSD.BCST    8(R10), Z5, Z13
-	VPDPBUSD.BCST    12(R10), Z6, Z13
-	VPDPBUSD.BCST    16(R10), Z7, Z13
-	VPDPBUSD.BCST    20(R10), Z8, Z13
-	VPDPBUSD.BCST    24(R10), Z9, Z13
-	VPDPBUSD.BCST    28(R10), Z10, Z13
+	VPDPBUSD.BCST    (R11), Z3, Z13
+	VPDPBUSD.BCST    4(R11), Z4, Z13
+	VPDPBUSD.BCST    8(R11), Z5, Z13
+	VPDPBUSD.BCST    12(R11), Z6, Z13
+	VPDPBUSD.BCST    16(R11), Z7, Z13
+	VPDPBUSD.BCST    20(R11), Z8, Z13
+	VPDPBUSD.BCST    24(R11), Z9, Z13
+	VPDPBUSD.BCST    28(R11), Z10, Z13
 	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      32(R10), Z13, Z13
-	VFMADD231PS      Z13, Z11, Z0
-	VFMADD231PS.BCST 40(R10), Z12, Z0
-	ADDQ             $0x00000200, R8
-	ADDQ             $0x20, R9
-	ADDQ             $0x0000002c, R10
-	DECQ             R12
+	VMULPS.BCST      32(R11), Z13, Z13
+	VFMADD231PS      Z13, Z11, Z2
+	VFMADD231PS.BCST 40(R11), Z12, Z2
+	ADDQ             $0x00000200, R9
+	ADDQ             $0x20, R10
+	ADDQ             $0x0000002c, R11
+	DECQ             R13
 	JNZ              block
-	SUBQ             $0x08, R11
+	SUBQ             $0x08, R12
 	JNZ              super
-	VADDPS           (BX), Z0, Z0
-	VMOVUPS          Z0, (DI)
+	VADDPS           (SI), Z2, Z2
+	VMOVUPS          Z2, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
 	RET
 
-// func q5kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kOneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kOneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
 
 super:
-	VCVTPH2PS (R9), Z2
-	VCVTPH2PS 32(R9), Z3
-	ADDQ      $0x40, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z0
+	VCVTPH2PS 32(R10), Z1
+	ADDQ      $0x40, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0       4096(R8)
-	PREFETCHT0       4160(R8)
-	PREFETCHT0       4224(R8)
-	PREFETCHT0       4288(R8)
-	PREFETCHT0       4352(R8)
-	PREFETCHT0       4416(R8)
-	PREFETCHT0       4480(R8)
-	PREFETCHT0       4544(R8)
-	PREFETCHT0       (R9)(DX*1)
-	VMOVDQU64        (R8), Z4
-	VMOVDQU64        64(R8), Z5
-	VMOVDQU64        128(R8), Z6
-	VMOVDQU64        192(R8), Z7
-	VMOVDQU64        256(R8), Z8
-	VMOVDQU64        320(R8), Z9
-	VMOVDQU64        384(R8), Z10
-	VMOVDQU64        448(R8), Z11
-	VPMOVZXBD        (R9), Z12
-	VPMOVZXBD        16(R9), Z13
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	ADDQ             $0x00000228, BX
+	VMOVDQU64        (R9), Z4
+	VMOVDQU64        64(R9), Z5
+	VMOVDQU64        128(R9), Z6
+	VMOVDQU64        192(R9), Z7
+	VMOVDQU64        256(R9), Z8
+	VMOVDQU64        320(R9), Z9
+	VMOVDQU64        384(R9), Z10
+	VMOVDQU64        448(R9), Z11
+	VPMOVZXBD        (R10), Z12
+	VPMOVZXBD        16(R10), Z13
 	VCVTDQ2PS        Z12, Z12
 	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z2, Z12, Z12
-	VMULPS           Z3, Z13, Z13
+	VMULPS           Z0, Z12, Z12
+	VMULPS           Z1, Z13, Z13
 	VPXORD           Z14, Z14, Z14
 	VPXORD           Z15, Z15, Z15
-	VPDPBUSD.BCST    (R10), Z4, Z14
-	VPDPBUSD.BCST    32(R10), Z4, Z15
-	VPDPBUSD.BCST    4(R10), Z5, Z14
-	VPDPBUSD.BCST    36(R10), Z5, Z15
-	VPDPBUSD.BCST    8(R10), Z6, Z14
-	VPDPBUSD.BCST    40(R10), Z6, Z15
-	VPDPBUSD.BCST    12(R10), Z7, Z14
-	VPDPBUSD.BCST    44(R10), Z7, Z15
-	VPDPBUSD.BCST    16(R10), Z8, Z14
-	VPDPBUSD.BCST    48(R10), Z8, Z15
-	VPDPBUSD.BCST    20(R10), Z9, Z14
-	VPDPBUSD.BCST    52(R10), Z9, Z15
-	VPDPBUSD.BCST    24(R10), Z10, Z14
-	VPDPBUSD.BCST    56(R10), Z10, Z15
-	VPDPBUSD.BCST    28(R10), Z11, Z14
-	VPDPBUSD.BCST    60(R10), Z11, Z15
+	VPDPBUSD.BCST    (R11), Z4, Z14
+	VPDPBUSD.BCST    32(R11), Z4, Z15
+	VPDPBUSD.BCST    4(R11), Z5, Z14
+	VPDPBUSD.BCST    36(R11), Z5, Z15
+	VPDPBUSD.BCST    8(R11), Z6, Z14
+	VPDPBUSD.BCST    40(R11), Z6, Z15
+	VPDPBUSD.BCST    12(R11), Z7, Z14
+	VPDPBUSD.BCST    44(R11), Z7, Z15
+	VPDPBUSD.BCST    16(R11), Z8, Z14
+	VPDPBUSD.BCST    48(R11), Z8, Z15
+	VPDPBUSD.BCST    20(R11), Z9, Z14
+	VPDPBUSD.BCST    52(R11), Z9, Z15
+	VPDPBUSD.BCST    24(R11), Z10, Z14
+	VPDPBUSD.BCST    56(R11), Z10, Z15
+	VPDPBUSD.BCST    28(R11), Z11, Z14
+	VPDPBUSD.BCST    60(R11), Z11, Z15
 	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      64(R10), Z14, Z14
-	VFMADD231PS      Z14, Z12, Z0
-	VFMADD231PS.BCST 80(R10), Z13, Z0
+	VMULPS.BCST      64(R11), Z14, Z14
+	VFMADD231PS      Z14, Z12, Z2
+	VFMADD231PS.BCST 80(R11), Z13, Z2
 	VCVTDQ2PS        Z15, Z15
-	VMULPS.BCST      68(R10), Z15, Z15
-	VFMADD231PS      Z15, Z12, Z1
-	VFMADD231PS.BCST 84(R10), Z13, Z1
-	ADDQ             $0x00000200, R8
-	ADDQ             $0x20, R9
-	ADDQ             $0x00000058, R10
-	DECQ             R12
+	VMULPS.BCST      68(R11), Z15, Z15
+	VFMADD231PS      Z15, Z12, Z3
+	VFMADD231PS.BCST 84(R11), Z13, Z3
+	ADDQ             $0x00000200, R9
+	ADDQ             $0x20, R10
+	ADDQ             $0x00000058, R11
+	DECQ             R13
 	JNZ              block
-	SUBQ             $0x08, R11
+	SUBQ             $0x08, R12
 	JNZ              super
-	VADDPS           Z1, Z0, Z0
-	VADDPS           (BX), Z0, Z0
-	VMOVUPS          Z0, (DI)
+	VADDPS           Z3, Z2, Z2
+	VADDPS           (SI), Z2, Z2
+	VMOVUPS          Z2, (R8)
 	ADDQ             DX, AX
-	ADDQ             SI, BX
-	ADDQ             $0x40, DI
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5kOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z2, Z2, Z2
+	VXORPS Z5, Z5, Z5
+
+super:
+	VCVTPH2PS (R11), Z0
+	VCVTPH2PS 32(R11), Z1
+	VCVTPH2PS (R11)(R9*1), Z3
+	VCVTPH2PS 32(R11)(R9*1), Z4
+	ADDQ      $0x40, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	PREFETCHT0       320(BX)(R9*1)
+	PREFETCHT0       384(BX)(R9*1)
+	PREFETCHT0       448(BX)(R9*1)
+	PREFETCHT0       512(BX)(R9*1)
+	ADDQ             $0x00000228, BX
+	VMOVDQU64        (R10), Z6
+	VMOVDQU64        64(R10), Z7
+	VMOVDQU64        128(R10), Z8
+	VMOVDQU64        192(R10), Z9
+	VMOVDQU64        256(R10), Z10
+	VMOVDQU64        320(R10), Z11
+	VMOVDQU64        384(R10), Z12
+	VMOVDQU64        448(R10), Z13
+	VPMOVZXBD        (R11), Z14
+	VPMOVZXBD        16(R11), Z15
+	VCVTDQ2PS        Z14, Z14
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z0, Z14, Z14
+	VMULPS           Z1, Z15, Z15
+	VPXORD           Z16, Z16, Z16
+	VPDPBUSD.BCST    (R12), Z6, Z16
+	VPDPBUSD.BCST    4(R12), Z7, Z16
+	VPDPBUSD.BCST    8(R12), Z8, Z16
+	VPDPBUSD.BCST    12(R12), Z9, Z16
+	VPDPBUSD.BCST    16(R12), Z10, Z16
+	VPDPBUSD.BCST    20(R12), Z11, Z16
+	VPDPBUSD.BCST    24(R12), Z12, Z16
+	VPDPBUSD.BCST    28(R12), Z13, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS.BCST      32(R12), Z16, Z16
+	VFMADD231PS      Z16, Z14, Z2
+	VFMADD231PS.BCST 40(R12), Z15, Z2
+	VMOVDQU64        (R10)(R9*1), Z6
+	VMOVDQU64        64(R10)(R9*1), Z7
+	VMOVDQU64        128(R10)(R9*1), Z8
+	VMOVDQU64        192(R10)(R9*1), Z9
+	VMOVDQU64        256(R10)(R9*1), Z10
+	VMOVDQU64        320(R10)(R9*1), Z11
+	VMOVDQU64        384(R10)(R9*1), Z12
+	VMOVDQU64        448(R10)(R9*1), Z13
+	VPMOVZXBD        (R11)(R9*1), Z14
+	VPMOVZXBD        16(R11)(R9*1), Z15
+	VCVTDQ2PS        Z14, Z14
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z3, Z14, Z14
+	VMULPS           Z4, Z15, Z15
+	VPXORD           Z17, Z17, Z17
+	VPDPBUSD.BCST    (R12), Z6, Z17
+	VPDPBUSD.BCST    4(R12), Z7, Z17
+	VPDPBUSD.BCST    8(R12), Z8, Z17
+	VPDPBUSD.BCST    12(R12), Z9, Z17
+	VPDPBUSD.BCST    16(R12), Z10, Z17
+	VPDPBUSD.BCST    20(R12), Z11, Z17
+	VPDPBUSD.BCST    24(R12), Z12, Z17
+	VPDPBUSD.BCST    28(R12), Z13, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS.BCST      32(R12), Z17, Z17
+	VFMADD231PS      Z17, Z14, Z5
+	VFMADD231PS.BCST 40(R12), Z15, Z5
+	ADDQ             $0x00000200, R10
+	ADDQ             $0x20, R11
+	ADDQ             $0x0000002c, R12
+	DECQ             R14
+	JNZ              block
+	SUBQ             $0x08, R13
+	JNZ              super
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           (SI), Z2, Z2
+	VMOVUPS          Z2, (R8)
+	VADDPS           (SI)(R11*1), Z5, Z5
+	VMOVUPS          Z5, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5kOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+
+super:
+	VCVTPH2PS (R11), Z0
+	VCVTPH2PS 32(R11), Z1
+	VCVTPH2PS (R11)(R9*1), Z4
+	VCVTPH2PS 32(R11)(R9*1), Z5
+	ADDQ      $0x40, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	PREFETCHT0       128(BX)
+	PREFETCHT0       192(BX)
+	PREFETCHT0       256(BX)
+	PREFETCHT0       320(BX)
+	PREFETCHT0       384(BX)
+	PREFETCHT0       448(BX)
+	PREFETCHT0       512(BX)
+	PREFETCHT0       (BX)(R9*1)
+	PREFETCHT0       64(BX)(R9*1)
+	PREFETCHT0       128(BX)(R9*1)
+	PREFETCHT0       192(BX)(R9*1)
+	PREFETCHT0       256(BX)(R9*1)
+	PREFETCHT0       320(BX)(R9*1)
+	PREFETCHT0       384(BX)(R9*1)
+	PREFETCHT0       448(BX)(R9*1)
+	PREFETCHT0       512(BX)(R9*1)
+	ADDQ             $0x00000228, BX
+	VMOVDQU64        (R10), Z8
+	VMOVDQU64        64(R10), Z9
+	VMOVDQU64        128(R10), Z10
+	VMOVDQU64        192(R10), Z11
+	VMOVDQU64        256(R10), Z12
+	VMOVDQU64        320(R10), Z13
+	VMOVDQU64        384(R10), Z14
+	VMOVDQU64        448(R10), Z15
+	VPMOVZXBD        (R11), Z16
+	VPMOVZXBD        16(R11), Z17
+	VCVTDQ2PS        Z16, Z16
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z0, Z16, Z16
+	VMULPS           Z1, Z17, Z17
+	VPXORD           Z18, Z18, Z18
+	VPXORD           Z19, Z19, Z19
+	VPDPBUSD.BCST    (R12), Z8, Z18
+	VPDPBUSD.BCST    32(R12), Z8, Z19
+	VPDPBUSD.BCST    4(R12), Z9, Z18
+	VPDPBUSD.BCST    36(R12), Z9, Z19
+	VPDPBUSD.BCST    8(R12), Z10, Z18
+	VPDPBUSD.BCST    40(R12), Z10, Z19
+	VPDPBUSD.BCST    12(R12), Z11, Z18
+	VPDPBUSD.BCST    44(R12), Z11, Z19
+	VPDPBUSD.BCST    16(R12), Z12, Z18
+	VPDPBUSD.BCST    48(R12), Z12, Z19
+	VPDPBUSD.BCST    20(R12), Z13, Z18
+	VPDPBUSD.BCST    52(R12), Z13, Z19
+	VPDPBUSD.BCST    24(R12), Z14, Z18
+	VPDPBUSD.BCST    56(R12), Z14, Z19
+	VPDPBUSD.BCST    28(R12), Z15, Z18
+	VPDPBUSD.BCST    60(R12), Z15, Z19
+	VCVTDQ2PS        Z18, Z18
+	VMULPS.BCST      64(R12), Z18, Z18
+	VFMADD231PS      Z18, Z16, Z2
+	VFMADD231PS.BCST 80(R12), Z17, Z2
+	VCVTDQ2PS        Z19, Z19
+	VMULPS.BCST      68(R12), Z19, Z19
+	VFMADD231PS      Z19, Z16, Z3
+	VFMADD231PS.BCST 84(R12), Z17, Z3
+	VMOVDQU64        (R10)(R9*1), Z8
+	VMOVDQU64        64(R10)(R9*1), Z9
+	VMOVDQU64        128(R10)(R9*1), Z10
+	VMOVDQU64        192(R10)(R9*1), Z11
+	VMOVDQU64        256(R10)(R9*1), Z12
+	VMOVDQU64        320(R10)(R9*1), Z13
+	VMOVDQU64        384(R10)(R9*1), Z14
+	VMOVDQU64        448(R10)(R9*1), Z15
+	VPMOVZXBD        (R11)(R9*1), Z16
+	VPMOVZXBD        16(R11)(R9*1), Z17
+	VCVTDQ2PS        Z16, Z16
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z4, Z16, Z16
+	VMULPS           Z5, Z17, Z17
+	VPXORD           Z20, Z20, Z20
+	VPXORD           Z21, Z21, Z21
+	VPDPBUSD.BCST    (R12), Z8, Z20
+	VPDPBUSD.BCST    32(R12), Z8, Z21
+	VPDPBUSD.BCST    4(R12), Z9, Z20
+	VPDPBUSD.BCST    36(R12), Z9, Z21
+	VPDPBUSD.BCST    8(R12), Z10, Z20
+	VPDPBUSD.BCST    40(R12), Z10, Z21
+	VPDPBUSD.BCST    12(R12), Z11, Z20
+	VPDPBUSD.BCST    44(R12), Z11, Z21
+	VPDPBUSD.BCST    16(R12), Z12, Z20
+	VPDPBUSD.BCST    48(R12), Z12, Z21
+	VPDPBUSD.BCST    20(R12), Z13, Z20
+	VPDPBUSD.BCST    52(R12), Z13, Z21
+	VPDPBUSD.BCST    24(R12), Z14, Z20
+	VPDPBUSD.BCST    56(R12), Z14, Z21
+	VPDPBUSD.BCST    28(R12), Z15, Z20
+	VPDPBUSD.BCST    60(R12), Z15, Z21
+	VCVTDQ2PS        Z20, Z20
+	VMULPS.BCST      64(R12), Z20, Z20
+	VFMADD231PS      Z20, Z16, Z6
+	VFMADD231PS.BCST 80(R12), Z17, Z6
+	VCVTDQ2PS        Z21, Z21
+	VMULPS.BCST      68(R12), Z21, Z21
+	VFMADD231PS      Z21, Z16, Z7
+	VFMADD231PS.BCST 84(R12), Z17, Z7
+	ADDQ             $0x00000200, R10
+	ADDQ             $0x20, R11
+	ADDQ             $0x00000058, R12
+	DECQ             R14
+	JNZ              block
+	SUBQ             $0x08, R13
+	JNZ              super
+	MOVQ             groups+24(FP), R10
+	MOVQ             groups+24(FP), R11
+	IMULQ            DI, R11
+	SHLQ             $0x06, R10
+	VADDPS           Z3, Z2, Z2
+	VADDPS           (SI), Z2, Z2
+	VMOVUPS          Z2, (R8)
+	VADDPS           Z7, Z6, Z6
+	VADDPS           (SI)(R11*1), Z6, Z6
+	VMOVUPS          Z6, (R8)(R10*1)
+	ADDQ             DX, AX
+	ADDQ             DI, SI
+	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
 	VZEROUPPER
@@ -27983,175 +29903,473 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q6kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kOneRowAVX512(SB), NOSPLIT, $0-64
+TEXT ·q6kOneRow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z0, Z0, Z0
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Z1, Z1, Z1
 
 super:
-	VCVTPH2PS (R9), Z1
-	ADDQ      $0x20, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z0
+	ADDQ      $0x20, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    4352(R8)
-	PREFETCHT0    4416(R8)
-	PREFETCHT0    4480(R8)
-	PREFETCHT0    4544(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z2
-	VMOVDQU64     64(R8), Z3
-	VMOVDQU64     128(R8), Z4
-	VMOVDQU64     192(R8), Z5
-	VMOVDQU64     256(R8), Z6
-	VMOVDQU64     320(R8), Z7
-	VMOVDQU64     384(R8), Z8
-	VMOVDQU64     448(R8), Z9
-	VPMOVSXBD     (R9), Z10
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	ADDQ          $0x00000224, BX
+	VMOVDQU64     (R9), Z2
+	VMOVDQU64     64(R9), Z3
+	VMOVDQU64     128(R9), Z4
+	VMOVDQU64     192(R9), Z5
+	VMOVDQU64     256(R9), Z6
+	VMOVDQU64     320(R9), Z7
+	VMOVDQU64     384(R9), Z8
+	VMOVDQU64     448(R9), Z9
+	VPMOVSXBD     (R10), Z10
 	VCVTDQ2PS     Z10, Z10
-	VPMOVSXBD     16(R9), Z11
+	VPMOVSXBD     16(R10), Z11
 	VCVTDQ2PS     Z11, Z11
-	VPBROADCASTD  36(R10), Z12
-	VPBROADCASTD  40(R10), Z13
-	VPDPBUSD.BCST (R10), Z2, Z12
-	VPDPBUSD.BCST 16(R10), Z6, Z13
-	VPDPBUSD.BCST 4(R10), Z3, Z12
-	VPDPBUSD.BCST 20(R10), Z7, Z13
-	VPDPBUSD.BCST 8(R10), Z4, Z12
-	VPDPBUSD.BCST 24(R10), Z8, Z13
-	VPDPBUSD.BCST 12(R10), Z5, Z12
-	VPDPBUSD.BCST 28(R10), Z9, Z13
+	VPBROADCASTD  36(R11), Z12
+	VPBROADCASTD  40(R11), Z13
+	VPDPBUSD.BCST (R11), Z2, Z12
+	VPDPBUSD.BCST 16(R11), Z6, Z13
+	VPDPBUSD.BCST 4(R11), Z3, Z12
+	VPDPBUSD.BCST 20(R11), Z7, Z13
+	VPDPBUSD.BCST 8(R11), Z4, Z12
+	VPDPBUSD.BCST 24(R11), Z8, Z13
+	VPDPBUSD.BCST 12(R11), Z5, Z12
+	VPDPBUSD.BCST 28(R11), Z9, Z13
 	VCVTDQ2PS     Z12, Z12
 	VCVTDQ2PS     Z13, Z13
 	VMULPS        Z10, Z12, Z12
 	VFMADD231PS   Z13, Z11, Z12
-	VMULPS.BCST   32(R10), Z12, Z12
-	VFMADD231PS   Z12, Z1, Z0
-	ADDQ          $0x00000200, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x0000002c, R10
-	DECQ          R12
+	VMULPS.BCST   32(R11), Z12, Z12
+	VFMADD231PS   Z12, Z0, Z1
+	ADDQ          $0x00000200, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x0000002c, R11
+	DECQ          R13
 	JNZ           block
-	SUBQ          $0x08, R11
+	SUBQ          $0x08, R12
 	JNZ           super
-	VADDPS        (BX), Z0, Z0
-	VMOVUPS       Z0, (DI)
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER
 	RET
 
-// func q6kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q6kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kOneRowFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q6kOneRowFine1AVX512(SB), NOSPLIT, $0-72
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
-	MOVQ bias+40(FP), BX
-	MOVQ step+48(FP), SI
-	MOVQ y+56(FP), DI
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
 
 group:
-	MOVQ   a+8(FP), R10
-	MOVQ   nb+16(FP), R11
-	MOVQ   AX, R8
-	IMUL3Q $0x00000200, R11, R9
-	ADDQ   AX, R9
-	VXORPS Z0, Z0, Z0
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
 	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
 
 super:
-	VCVTPH2PS (R9), Z2
-	ADDQ      $0x20, R9
-	MOVQ      $0x00000008, R12
+	VCVTPH2PS (R10), Z0
+	ADDQ      $0x20, R10
+	MOVQ      $0x00000008, R13
 
 block:
-	PREFETCHT0    4096(R8)
-	PREFETCHT0    4160(R8)
-	PREFETCHT0    4224(R8)
-	PREFETCHT0    4288(R8)
-	PREFETCHT0    4352(R8)
-	PREFETCHT0    4416(R8)
-	PREFETCHT0    4480(R8)
-	PREFETCHT0    4544(R8)
-	PREFETCHT0    (R9)(DX*1)
-	VMOVDQU64     (R8), Z3
-	VMOVDQU64     64(R8), Z4
-	VMOVDQU64     128(R8), Z5
-	VMOVDQU64     192(R8), Z6
-	VMOVDQU64     256(R8), Z7
-	VMOVDQU64     320(R8), Z8
-	VMOVDQU64     384(R8), Z9
-	VMOVDQU64     448(R8), Z10
-	VPMOVSXBD     (R9), Z11
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	ADDQ          $0x00000224, BX
+	VMOVDQU64     (R9), Z3
+	VMOVDQU64     64(R9), Z4
+	VMOVDQU64     128(R9), Z5
+	VMOVDQU64     192(R9), Z6
+	VMOVDQU64     256(R9), Z7
+	VMOVDQU64     320(R9), Z8
+	VMOVDQU64     384(R9), Z9
+	VMOVDQU64     448(R9), Z10
+	VPMOVSXBD     (R10), Z11
 	VCVTDQ2PS     Z11, Z11
-	VPMOVSXBD     16(R9), Z12
+	VPMOVSXBD     16(R10), Z12
 	VCVTDQ2PS     Z12, Z12
-	VPBROADCASTD  72(R10), Z13
-	VPBROADCASTD  80(R10), Z14
-	VPBROADCASTD  76(R10), Z15
-	VPBROADCASTD  84(R10), Z16
-	VPDPBUSD.BCST (R10), Z3, Z13
-	VPDPBUSD.BCST 16(R10), Z7, Z14
-	VPDPBUSD.BCST 32(R10), Z3, Z15
-	VPDPBUSD.BCST 48(R10), Z7, Z16
-	VPDPBUSD.BCST 4(R10), Z4, Z13
-	VPDPBUSD.BCST 20(R10), Z8, Z14
-	VPDPBUSD.BCST 36(R10), Z4, Z15
-	VPDPBUSD.BCST 52(R10), Z8, Z16
-	VPDPBUSD.BCST 8(R10), Z5, Z13
-	VPDPBUSD.BCST 24(R10), Z9, Z14
-	VPDPBUSD.BCST 40(R10), Z5, Z15
-	VPDPBUSD.BCST 56(R10), Z9, Z16
-	VPDPBUSD.BCST 12(R10), Z6, Z13
-	VPDPBUSD.BCST 28(R10), Z10, Z14
-	VPDPBUSD.BCST 44(R10), Z6, Z15
-	VPDPBUSD.BCST 60(R10), Z10, Z16
+	VPBROADCASTD  72(R11), Z13
+	VPBROADCASTD  80(R11), Z14
+	VPBROADCASTD  76(R11), Z15
+	VPBROADCASTD  84(R11), Z16
+	VPDPBUSD.BCST (R11), Z3, Z13
+	VPDPBUSD.BCST 16(R11), Z7, Z14
+	VPDPBUSD.BCST 32(R11), Z3, Z15
+	VPDPBUSD.BCST 48(R11), Z7, Z16
+	VPDPBUSD.BCST 4(R11), Z4, Z13
+	VPDPBUSD.BCST 20(R11), Z8, Z14
+	VPDPBUSD.BCST 36(R11), Z4, Z15
+	VPDPBUSD.BCST 52(R11), Z8, Z16
+	VPDPBUSD.BCST 8(R11), Z5, Z13
+	VPDPBUSD.BCST 24(R11), Z9, Z14
+	VPDPBUSD.BCST 40(R11), Z5, Z15
+	VPDPBUSD.BCST 56(R11), Z9, Z16
+	VPDPBUSD.BCST 12(R11), Z6, Z13
+	VPDPBUSD.BCST 28(R11), Z10, Z14
+	VPDPBUSD.BCST 44(R11), Z6, Z15
+	VPDPBUSD.BCST 60(R11), Z10, Z16
 	VCVTDQ2PS     Z13, Z13
 	VCVTDQ2PS     Z14, Z14
 	VMULPS        Z11, Z13, Z13
 	VFMADD231PS   Z14, Z12, Z13
-	VMULPS.BCST   64(R10), Z13, Z13
-	VFMADD231PS   Z13, Z2, Z0
+	VMULPS.BCST   64(R11), Z13, Z13
+	VFMADD231PS   Z13, Z0, Z1
 	VCVTDQ2PS     Z15, Z15
 	VCVTDQ2PS     Z16, Z16
 	VMULPS        Z11, Z15, Z15
 	VFMADD231PS   Z16, Z12, Z15
-	VMULPS.BCST   68(R10), Z15, Z15
-	VFMADD231PS   Z15, Z2, Z1
-	ADDQ          $0x00000200, R8
-	ADDQ          $0x20, R9
-	ADDQ          $0x00000058, R10
-	DECQ          R12
+	VMULPS.BCST   68(R11), Z15, Z15
+	VFMADD231PS   Z15, Z0, Z2
+	ADDQ          $0x00000200, R9
+	ADDQ          $0x20, R10
+	ADDQ          $0x00000058, R11
+	DECQ          R13
 	JNZ           block
-	SUBQ          $0x08, R11
+	SUBQ          $0x08, R12
 	JNZ           super
-	VADDPS        Z1, Z0, Z0
-	VADDPS        (BX), Z0, Z0
-	VMOVUPS       Z0, (DI)
+	VADDPS        Z2, Z1, Z1
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
 	ADDQ          DX, AX
-	ADDQ          SI, BX
-	ADDQ          $0x40, DI
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q6kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q6kOneRow2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z3, Z3, Z3
+
+super:
+	VCVTPH2PS (R11), Z0
+	VCVTPH2PS (R11)(R9*1), Z2
+	ADDQ      $0x20, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	PREFETCHT0    320(BX)(R9*1)
+	PREFETCHT0    384(BX)(R9*1)
+	PREFETCHT0    448(BX)(R9*1)
+	PREFETCHT0    512(BX)(R9*1)
+	ADDQ          $0x00000224, BX
+	VMOVDQU64     (R10), Z4
+	VMOVDQU64     64(R10), Z5
+	VMOVDQU64     128(R10), Z6
+	VMOVDQU64     192(R10), Z7
+	VMOVDQU64     256(R10), Z8
+	VMOVDQU64     320(R10), Z9
+	VMOVDQU64     384(R10), Z10
+	VMOVDQU64     448(R10), Z11
+	VPMOVSXBD     (R11), Z12
+	VCVTDQ2PS     Z12, Z12
+	VPMOVSXBD     16(R11), Z13
+	VCVTDQ2PS     Z13, Z13
+	VPBROADCASTD  36(R12), Z14
+	VPBROADCASTD  40(R12), Z15
+	VPDPBUSD.BCST (R12), Z4, Z14
+	VPDPBUSD.BCST 16(R12), Z8, Z15
+	VPDPBUSD.BCST 4(R12), Z5, Z14
+	VPDPBUSD.BCST 20(R12), Z9, Z15
+	VPDPBUSD.BCST 8(R12), Z6, Z14
+	VPDPBUSD.BCST 24(R12), Z10, Z15
+	VPDPBUSD.BCST 12(R12), Z7, Z14
+	VPDPBUSD.BCST 28(R12), Z11, Z15
+	VCVTDQ2PS     Z14, Z14
+	VCVTDQ2PS     Z15, Z15
+	VMULPS        Z12, Z14, Z14
+	VFMADD231PS   Z15, Z13, Z14
+	VMULPS.BCST   32(R12), Z14, Z14
+	VFMADD231PS   Z14, Z0, Z1
+	VMOVDQU64     (R10)(R9*1), Z4
+	VMOVDQU64     64(R10)(R9*1), Z5
+	VMOVDQU64     128(R10)(R9*1), Z6
+	VMOVDQU64     192(R10)(R9*1), Z7
+	VMOVDQU64     256(R10)(R9*1), Z8
+	VMOVDQU64     320(R10)(R9*1), Z9
+	VMOVDQU64     384(R10)(R9*1), Z10
+	VMOVDQU64     448(R10)(R9*1), Z11
+	VPMOVSXBD     (R11)(R9*1), Z12
+	VCVTDQ2PS     Z12, Z12
+	VPMOVSXBD     16(R11)(R9*1), Z13
+	VCVTDQ2PS     Z13, Z13
+	VPBROADCASTD  36(R12), Z14
+	VPBROADCASTD  40(R12), Z15
+	VPDPBUSD.BCST (R12), Z4, Z14
+	VPDPBUSD.BCST 16(R12), Z8, Z15
+	VPDPBUSD.BCST 4(R12), Z5, Z14
+	VPDPBUSD.BCST 20(R12), Z9, Z15
+	VPDPBUSD.BCST 8(R12), Z6, Z14
+	VPDPBUSD.BCST 24(R12), Z10, Z15
+	VPDPBUSD.BCST 12(R12), Z7, Z14
+	VPDPBUSD.BCST 28(R12), Z11, Z15
+	VCVTDQ2PS     Z14, Z14
+	VCVTDQ2PS     Z15, Z15
+	VMULPS        Z12, Z14, Z14
+	VFMADD231PS   Z15, Z13, Z14
+	VMULPS.BCST   32(R12), Z14, Z14
+	VFMADD231PS   Z14, Z2, Z3
+	ADDQ          $0x00000200, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x0000002c, R12
+	DECQ          R14
+	JNZ           block
+	SUBQ          $0x08, R13
+	JNZ           super
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
+	VADDPS        (SI)(R11*1), Z3, Z3
+	VMOVUPS       Z3, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q6kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q6kOneRowFine2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+
+super:
+	VCVTPH2PS (R11), Z0
+	VCVTPH2PS (R11)(R9*1), Z3
+	ADDQ      $0x20, R11
+	MOVQ      $0x00000008, R14
+
+block:
+	PREFETCHT0    (BX)
+	PREFETCHT0    64(BX)
+	PREFETCHT0    128(BX)
+	PREFETCHT0    192(BX)
+	PREFETCHT0    256(BX)
+	PREFETCHT0    320(BX)
+	PREFETCHT0    384(BX)
+	PREFETCHT0    448(BX)
+	PREFETCHT0    512(BX)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    64(BX)(R9*1)
+	PREFETCHT0    128(BX)(R9*1)
+	PREFETCHT0    192(BX)(R9*1)
+	PREFETCHT0    256(BX)(R9*1)
+	PREFETCHT0    320(BX)(R9*1)
+	PREFETCHT0    384(BX)(R9*1)
+	PREFETCHT0    448(BX)(R9*1)
+	PREFETCHT0    512(BX)(R9*1)
+	ADDQ          $0x00000224, BX
+	VMOVDQU64     (R10), Z6
+	VMOVDQU64     64(R10), Z7
+	VMOVDQU64     128(R10), Z8
+	VMOVDQU64     192(R10), Z9
+	VMOVDQU64     256(R10), Z10
+	VMOVDQU64     320(R10), Z11
+	VMOVDQU64     384(R10), Z12
+	VMOVDQU64     448(R10), Z13
+	VPMOVSXBD     (R11), Z14
+	VCVTDQ2PS     Z14, Z14
+	VPMOVSXBD     16(R11), Z15
+	VCVTDQ2PS     Z15, Z15
+	VPBROADCASTD  72(R12), Z16
+	VPBROADCASTD  80(R12), Z17
+	VPBROADCASTD  76(R12), Z18
+	VPBROADCASTD  84(R12), Z19
+	VPDPBUSD.BCST (R12), Z6, Z16
+	VPDPBUSD.BCST 16(R12), Z10, Z17
+	VPDPBUSD.BCST 32(R12), Z6, Z18
+	VPDPBUSD.BCST 48(R12), Z10, Z19
+	VPDPBUSD.BCST 4(R12), Z7, Z16
+	VPDPBUSD.BCST 20(R12), Z11, Z17
+	VPDPBUSD.BCST 36(R12), Z7, Z18
+	VPDPBUSD.BCST 52(R12), Z11, Z19
+	VPDPBUSD.BCST 8(R12), Z8, Z16
+	VPDPBUSD.BCST 24(R12), Z12, Z17
+	VPDPBUSD.BCST 40(R12), Z8, Z18
+	VPDPBUSD.BCST 56(R12), Z12, Z19
+	VPDPBUSD.BCST 12(R12), Z9, Z16
+	VPDPBUSD.BCST 28(R12), Z13, Z17
+	VPDPBUSD.BCST 44(R12), Z9, Z18
+	VPDPBUSD.BCST 60(R12), Z13, Z19
+	VCVTDQ2PS     Z16, Z16
+	VCVTDQ2PS     Z17, Z17
+	VMULPS        Z14, Z16, Z16
+	VFMADD231PS   Z17, Z15, Z16
+	VMULPS.BCST   64(R12), Z16, Z16
+	VFMADD231PS   Z16, Z0, Z1
+	VCVTDQ2PS     Z18, Z18
+	VCVTDQ2PS     Z19, Z19
+	VMULPS        Z14, Z18, Z18
+	VFMADD231PS   Z19, Z15, Z18
+	VMULPS.BCST   68(R12), Z18, Z18
+	VFMADD231PS   Z18, Z0, Z2
+	VMOVDQU64     (R10)(R9*1), Z6
+	VMOVDQU64     64(R10)(R9*1), Z7
+	VMOVDQU64     128(R10)(R9*1), Z8
+	VMOVDQU64     192(R10)(R9*1), Z9
+	VMOVDQU64     256(R10)(R9*1), Z10
+	VMOVDQU64     320(R10)(R9*1), Z11
+	VMOVDQU64     384(R10)(R9*1), Z12
+	VMOVDQU64     448(R10)(R9*1), Z13
+	VPMOVSXBD     (R11)(R9*1), Z14
+	VCVTDQ2PS     Z14, Z14
+	VPMOVSXBD     16(R11)(R9*1), Z15
+	VCVTDQ2PS     Z15, Z15
+	VPBROADCASTD  72(R12), Z16
+	VPBROADCASTD  80(R12), Z17
+	VPBROADCASTD  76(R12), Z18
+	VPBROADCASTD  84(R12), Z19
+	VPDPBUSD.BCST (R12), Z6, Z16
+	VPDPBUSD.BCST 16(R12), Z10, Z17
+	VPDPBUSD.BCST 32(R12), Z6, Z18
+	VPDPBUSD.BCST 48(R12), Z10, Z19
+	VPDPBUSD.BCST 4(R12), Z7, Z16
+	VPDPBUSD.BCST 20(R12), Z11, Z17
+	VPDPBUSD.BCST 36(R12), Z7, Z18
+	VPDPBUSD.BCST 52(R12), Z11, Z19
+	VPDPBUSD.BCST 8(R12), Z8, Z16
+	VPDPBUSD.BCST 24(R12), Z12, Z17
+	VPDPBUSD.BCST 40(R12), Z8, Z18
+	VPDPBUSD.BCST 56(R12), Z12, Z19
+	VPDPBUSD.BCST 12(R12), Z9, Z16
+	VPDPBUSD.BCST 28(R12), Z13, Z17
+	VPDPBUSD.BCST 44(R12), Z9, Z18
+	VPDPBUSD.BCST 60(R12), Z13, Z19
+	VCVTDQ2PS     Z16, Z16
+	VCVTDQ2PS     Z17, Z17
+	VMULPS        Z14, Z16, Z16
+	VFMADD231PS   Z17, Z15, Z16
+	VMULPS.BCST   64(R12), Z16, Z16
+	VFMADD231PS   Z16, Z3, Z4
+	VCVTDQ2PS     Z18, Z18
+	VCVTDQ2PS     Z19, Z19
+	VMULPS        Z14, Z18, Z18
+	VFMADD231PS   Z19, Z15, Z18
+	VMULPS.BCST   68(R12), Z18, Z18
+	VFMADD231PS   Z18, Z3, Z5
+	ADDQ          $0x00000200, R10
+	ADDQ          $0x20, R11
+	ADDQ          $0x00000058, R12
+	DECQ          R14
+	JNZ           block
+	SUBQ          $0x08, R13
+	JNZ           super
+	MOVQ          groups+24(FP), R10
+	MOVQ          groups+24(FP), R11
+	IMULQ         DI, R11
+	SHLQ          $0x06, R10
+	VADDPS        Z2, Z1, Z1
+	VADDPS        (SI), Z1, Z1
+	VMOVUPS       Z1, (R8)
+	VADDPS        Z5, Z4, Z4
+	VADDPS        (SI)(R11*1), Z4, Z4
+	VMOVUPS       Z4, (R8)(R10*1)
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
 	VZEROUPPER

@@ -67,6 +67,9 @@ func newMatrix(t *tensor.Tensor, o Options) (*Matrix, error) {
 	if !o.Level.Available() {
 		return nil, fmt.Errorf("tensor %q: kernels for %v asked for, this machine or build has at most %v", t.Name, o.Level, Detect())
 	}
+	if o.Fetch.Streams == 0 {
+		o.Fetch = o.Level.Fetches()[0]
+	}
 	matrix := &Matrix{e: 1, fam: fam, opt: o}
 	switch shape := t.Shape; len(shape) {
 	case 2:
@@ -218,13 +221,13 @@ func (m *Matrix) Bytes() int64 { return m.bytes }
 // Level returns the instruction set that computes.
 func (m *Matrix) Level() Level { return m.opt.Level }
 
-// Use sets the instruction set that computes, which must be Available. No other method may
-// be running.
-func (m *Matrix) Use(l Level) {
-	m.opt.Level = l
+// Use sets the instruction set that computes, which must be Available, and how it asks for
+// weights, in one of its ways. No other method may be running.
+func (m *Matrix) Use(l Level, f Fetch) {
+	m.opt.Level, m.opt.Fetch = l, f
 	if m.halves != nil {
-		m.halves[0].Use(l)
-		m.halves[1].Use(l)
+		m.halves[0].Use(l, f)
+		m.halves[1].Use(l, f)
 	}
 }
 

@@ -210,7 +210,7 @@ func (acts *Acts) plan(workers int) {
 // multiplyTask runs the task of a chunk; the paths are above.
 func (acts *Acts) multiplyTask(worker, chunk int) {
 	if task := &acts.tasks[chunk]; acts.m.quantised() {
-		if acts.single(task) {
+		if acts.m.opt.Level.hasOneRow() && acts.single(task) {
 			acts.multiplyOneRow(task)
 			return
 		}
@@ -223,7 +223,7 @@ func (acts *Acts) multiplyTask(worker, chunk int) {
 	acts.multiplyStored(&acts.tasks[chunk], acts.scratch[worker])
 }
 
-// single reports whether a task has one activation row in all and the level kernels for that.
+// single reports whether a task has one activation row in all.
 func (acts *Acts) single(task *task) bool {
-	return task.hi == task.lo+1 && acts.tiling.tiles[task.lo].rows == 1 && acts.m.opt.Level.wide()
+	return task.hi == task.lo+1 && acts.tiling.tiles[task.lo].rows == 1
 }

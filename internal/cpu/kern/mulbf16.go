@@ -12,7 +12,7 @@ func (acts *Acts) multiplyBF16(worker int, task *task) {
 	}
 	var results [maxTile * groupRows]float32
 	for first := task.from; first < task.to; first++ {
-		if acts.single(task) && task.to-first >= bf16Groups && (first+bf16Groups)*groupRows <= matrix.out {
+		if matrix.opt.Level.wide() && acts.single(task) && task.to-first >= bf16Groups && (first+bf16Groups)*groupRows <= matrix.out {
 			acts.tileBF16(job, first, bf16Groups, &acts.tiling.tiles[task.lo], results[:])
 			first += bf16Groups - 1
 			continue

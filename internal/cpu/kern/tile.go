@@ -102,12 +102,21 @@ func (m *Matrix) pair(e, i int, a []byte, T int, ahead *byte, bias *[2 * groupRo
 // Options.Fine and its residual, whose products have been added. The results, 16 for each
 // group, go to y; bias is as long, or nil.
 func (m *Matrix) oneRow(e, i, groups int, a []byte, bias, y []float32) {
-	start, step := &noBias[0], 0
-	if bias != nil {
-		start, step = &bias[:groups*groupRows][0], 4*groupRows
+	b, step := m.mem[(e*m.groups+i)*m.size:][:groups*m.size], 4*groupRows
+	if y = y[:groups*groupRows]; bias == nil {
+		step = 0
 	}
-	b := m.mem[(e*m.groups+i)*m.size:][:groups*m.size]
-	oneRowKernel(m.fam, m.opt.Fine, &b[0], &a[0], m.in/32, groups, m.size, start, step, &y[:groups*groupRows][0])
+	for streams := m.opt.Fetch.Streams; groups > 0; streams = 1 { // an odd group is left for one stream
+		each, start := groups/streams, &noBias[0]
+		if each == 0 {
+			continue
+		}
+		if bias != nil {
+			start, bias = &bias[:each*streams*groupRows][0], bias[each*streams*groupRows:]
+		}
+		oneRowKernel(m.opt.Level, m.fam, m.opt.Fine, streams, &b[0], &a[0], m.in/32, each, m.size, m.opt.Fetch.Ahead, start, step, &y[0])
+		groups, b, y = groups-each*streams, b[each*streams*m.size:], y[each*streams*groupRows:]
+	}
 }
 
 // noBias is added where there is no bias.

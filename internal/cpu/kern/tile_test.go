@@ -251,11 +251,12 @@ func TestOneRow(t *testing.T) {
 			if layouts[f].head > 0 && nb%super != 0 {
 				continue
 			}
-			for groups := 1; groups <= 3; groups++ {
-				for _, fine := range []bool{false, true} {
+			for groups := 1; groups <= 5; groups++ {
+				for way := range 4 {
+					fine := way%2 == 1
 					extreme, front := rng.IntN(2) == 0, rng.IntN(2) == 0
 					m := randomGroups(t, rng, f, nb, groups, extreme, front)
-					m.opt.Fine = fine
+					m.opt.Fine, m.opt.Fetch = fine, Fetch{Streams: 1 + way/2, Ahead: rng.IntN(8192)}
 					T := 1
 					if fine {
 						T = 2
@@ -278,8 +279,8 @@ func TestOneRow(t *testing.T) {
 								sum += want[groupRows+i]
 							}
 							if got[k] != sum+bias[k] || without[k] != sum {
-								t.Fatalf("family %d, %d blocks, fine=%v: group %d of %d, element %d is %v and without bias %v; want %v and %v",
-									f, nb, fine, g, groups, i, got[k], without[k], sum+bias[k], sum)
+								t.Fatalf("family %d, %d blocks, fine=%v, %v: group %d of %d, element %d is %v and without bias %v; want %v and %v",
+									f, nb, fine, m.opt.Fetch, g, groups, i, got[k], without[k], sum+bias[k], sum)
 							}
 						}
 					}

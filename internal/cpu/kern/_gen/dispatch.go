@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/format"
 	"os"
+	"strings"
 )
 
 // dispatch writes the Go file that chooses among the tile and dots kernels.
@@ -24,14 +25,19 @@ func dispatch(file string) error {
 		}
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc oneRowKernel(f family, fine bool, w, a *byte, nb, groups, size int, bias *float32, step int, y *float32) {\n")
-	for _, k := range [][2]string{{"fine", "Fine"}, {"!fine", ""}} {
-		fmt.Fprintf(&b, "if %s {\nswitch f {\n", k[0])
-		for _, f := range families {
-			fmt.Fprintf(&b, "case %s:\n%sOneRow%sAVX512(w, a, nb, groups, size, bias, step, y)\n", f.name, f.name, k[1])
+	b.WriteString("}\n\nfunc oneRowKernel(l Level, f family, fine bool, streams int, w, a *byte, nb, groups, size, ahead int, bias *float32, step int, y *float32) {\nswitch {\n")
+	for _, isa := range []isa{avx512} {
+		for _, fine := range []bool{false, true} {
+			for _, streams := range rowStreams {
+				fmt.Fprintf(&b, "case %s && fine == %v && streams == %d:\nswitch f {\n", isa.is, fine, streams)
+				for _, f := range families {
+					fmt.Fprintf(&b, "case %s:\n%s(w, a, nb, groups, size, ahead, bias, step, y)\n", f.name, f.oneRowName(isa, fine, streams))
+				}
+				b.WriteString("}\n")
+			}
 		}
-		b.WriteString("}\n}\n")
 	}
+	b.WriteString("}\n")
 	b.WriteString("}\n\nfunc pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {\n")
 	for _, k := range []struct {
 		condition, name string
@@ -103,9 +109,50 @@ func dispatch(file string) error {
 		b.WriteString("}\n}\n")
 	}
 	b.WriteString("}\n")
+	for _, k := range chosen {
+		k.write(&b)
+	}
 	src, err := format.Source(b.Bytes())
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(file, src, 0o644)
+}
+
+// chosen are the kernels that every instruction set has one of, as Go calls them.
+var chosen = []choice{
+	{"quantise", "x *float32, nb int, q, s *byte, ld, step int", ""},
+	{"residual", "x *float32, nb int, q, s *byte, step int, rest *float32", ""},
+	{"scaleMul", "dst, x, w *float32, n int, k float32", ""},
+	{"mulAdd", "dst, x *float32, n int, k float32", ""},
+	{"times", "dst, x *float32, n int, k float32", ""},
+	{"rotate", "a, b, cos, sin *float32, n int", ""},
+	{"swiglu", "dst, gu *float32, n int, alpha, limit, plus float32", ""},
+	{"expSum", "x *float32, n int, m float32", "float32"},
+	{"toBF16", "dst *uint16, x *float32, n int", ""},
+	{"maxBits", "x *float32, n int", "uint32"},
+	{"largest", "x *float32, n int", "float32"},
+	{"toE4M3", "dst *uint8, x *float32, n int, k float32", ""},
+}
+
+// A choice is a function that chooses among a kernel of each instruction set.
+type choice struct{ name, params, result string }
+
+// write writes the function.
+func (c choice) write(b *bytes.Buffer) {
+	var args []string
+	give := ""
+	for part := range strings.SplitSeq(c.params, ", ") {
+		name, _, _ := strings.Cut(part, " ")
+		args = append(args, name)
+	}
+	call := strings.Join(args, ", ")
+	if c.result != "" {
+		give = "return "
+	}
+	fmt.Fprintf(b, "\nfunc %sAsm(l Level, %s) %s {\nif %s {\n%s%s%s(%s)\n", c.name, c.params, c.result, avx512.is, give, c.name, avx512.name, call)
+	if c.result == "" {
+		b.WriteString("return\n")
+	}
+	fmt.Fprintf(b, "}\n%s%s%s(%s)\n}\n", give, c.name, avx2.name, call)
 }

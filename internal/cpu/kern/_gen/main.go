@@ -25,8 +25,10 @@ func main() {
 		for _, T := range f.tileT(avx512) {
 			tile512(f, T)
 		}
-		oneRow512(f, false)
-		oneRow512(f, true)
+		for _, streams := range rowStreams {
+			oneRow(avx512, f, false, streams)
+			oneRow(avx512, f, true, streams)
+		}
 		if f.pairs() {
 			for _, T := range pairT {
 				pair512(f, T, false)

@@ -120,29 +120,80 @@ func tile512(f family, T int) {
 	end()
 }
 
-// oneRow512 writes a kernel of many row groups × 1, one behind the other, size bytes each,
-// whose biases are step bytes apart; with fine, the tile has a row of residuals too.
-func oneRow512(f family, fine bool) {
-	name, T := f.name+"OneRowAVX512", 1
-	doc := "multiplies row groups with a tile of 1 row; see tileGo."
+// rowStreams are the numbers of streams that the kernels for one row read: of row groups far apart,
+// side by side.
+var rowStreams = []int{1, 2}
+
+// oneRowName is the name of a kernel of many row groups × 1.
+func (f family) oneRowName(isa isa, fine bool, streams int) string {
+	kind := ""
 	if fine {
-		name, T = f.name+"OneRowFineAVX512", 2
-		doc = "multiplies row groups with a tile of 1 row and its residuals; see tileGo."
+		kind = "Fine"
 	}
-	function(name, "func(w, a *byte, nb, groups, size int, bias *float32, step int, y *float32)", doc)
-	base, groups, size, bias, step, y := param("w"), param("groups"), param("size"), param("bias"), param("step"), param("y")
-	tab := f.table512()
+	return fmt.Sprintf("%sOneRow%s%d%s", f.name, kind, streams, isa.name)
+}
+
+// A stream is where a kernel for one row reads: from the group of its loop on, or so many bytes
+// behind it.
+type stream struct {
+	apart reg.GPVirtual
+	first bool
+}
+
+// at returns what lies at base + disp of the first stream.
+func (s stream) at(base reg.GPVirtual) place {
+	return func(disp int) Mem {
+		if s.first {
+			return Mem{Base: base, Disp: disp}
+		}
+		return Mem{Base: base, Index: s.apart, Scale: 1, Disp: disp}
+	}
+}
+
+// A place is memory from an address on.
+type place func(disp int) Mem
+
+// oneRow writes a kernel of many row groups × 1, size bytes each, one behind the other in each
+// stream, and groups in each; those of the second stream lie behind those of the first. Their
+// biases are step bytes apart; with fine, the tile has a row of residuals too. Every block asks
+// for as many bytes as it reads, ahead bytes behind these.
+func oneRow(isa isa, f family, fine bool, streams int) {
+	T, doc := 1, ""
+	if fine {
+		T, doc = 2, " and its residuals"
+	}
+	function(f.oneRowName(isa, fine, streams), "func(w, a *byte, nb, groups, size, ahead int, bias *float32, step int, y *float32)",
+		fmt.Sprintf("multiplies %d times so many row groups with a tile of 1 row%s; see tileGo.", streams, doc))
+	base, groups, size, far := param("w"), param("groups"), param("size"), param("ahead")
+	bias, step, y := param("bias"), param("step"), param("y")
+	ADDQ(base, far)
+	places := []stream{{first: true}}
+	var apartY, apartBias reg.GPVirtual
+	if streams == 2 {
+		apart := GP64()
+		MOVQ(groups, apart)
+		IMULQ(size, apart)
+		places = append(places, stream{apart: apart})
+	}
+	body := f.body512(T, places)
 	Label("group")
 	w, s, a, nb := GP64(), GP64(), param("a"), param("nb")
 	MOVQ(base, w)
 	IMUL3Q(U32(f.quantBytes()), nb, s)
 	ADDQ(base, s)
-	acc := f.group512(T, w, s, a, nb, size, tab)
-	for t := 1; t < T; t++ {
-		VADDPS(acc[t], acc[0], acc[0])
+	acc := body(w, s, a, nb, far)
+	if streams == 2 {
+		apartY, apartBias = param("groups"), param("groups")
+		IMULQ(step, apartBias)
+		SHLQ(Imm(6), apartY)
 	}
-	VADDPS(Mem{Base: bias}, acc[0], acc[0])
-	VMOVUPS(acc[0], Mem{Base: y})
+	for i, rows := range acc {
+		for _, row := range rows[1:] {
+			VADDPS(row, rows[0], rows[0])
+		}
+		VADDPS(stream{apartBias, i == 0}.at(bias)(0), rows[0], rows[0])
+		VMOVUPS(rows[0], stream{apartY, i == 0}.at(y)(0))
+	}
 	ADDQ(size, base)
 	ADDQ(step, bias)
 	ADDQ(Imm(64), y)
@@ -151,13 +202,74 @@ func oneRow512(f family, fine bool) {
 	end()
 }
 
-// table512 loads the quants of nibbles.
+// blockBytes is what a block takes of a row group, all in all.
+func (f family) blockBytes() int { return f.quantBytes() + f.scaleBytes() + f.headBytes()/8 }
+
+// fetch asks for what a block takes, far from its streams, and moves on.
+func (f family) fetch(places []stream, far reg.GPVirtual) {
+	for _, place := range places {
+		for i := 0; i < f.blockBytes(); i += 64 {
+			PREFETCHT0(place.at(far)(i))
+		}
+	}
+	ADDQ(U32(f.blockBytes()), far)
+}
+
+// body512 returns what writes a row group of each stream × T: sums [stream][row].
+func (f family) body512(T int, places []stream) func(w, s, a, nb, far reg.GPVirtual) [][]reg.VecVirtual {
+	tab := f.table512()
+	return func(w, s, a, nb, far reg.GPVirtual) [][]reg.VecVirtual {
+		acc := make([][]reg.VecVirtual, len(places))
+		d, dmin := make([]reg.VecVirtual, len(places)), make([]reg.VecVirtual, len(places))
+		for i := range places {
+			d[i], dmin[i] = ZMM(), ZMM()
+			for range T {
+				acc[i] = append(acc[i], ZMM())
+			}
+			for _, v := range acc[i] {
+				VXORPS(v, v, v)
+			}
+		}
+		f.loops("", w, s, a, nb, T, func() {
+			for i, place := range places {
+				f.head512(place.at(s), d[i], dmin[i])
+			}
+		}, func() {
+			f.fetch(places, far)
+			for i, place := range places {
+				f.block512(T, a, place.at(w), place.at(s), tab, d[i], dmin[i], acc[i])
+			}
+		})
+		return acc
+	}
+}
+
+// plain reports whether quants are the nibbles themselves.
+func (f family) plain() bool { return f.lut == &lutNibble }
+
+// table512 loads what turns nibbles into quants: a table, or a mask.
 func (f family) table512() (tab reg.VecVirtual) {
-	if f.lut != nil {
+	switch {
+	case f.plain():
+		tab = ZMM()
+		VPBROADCASTD(lowNibbles, tab)
+	case f.lut != nil:
 		tab = ZMM()
 		VBROADCASTI32X4(*f.lut, tab) // VPERMB reads 6 bits of an index: four copies serve as a mask
 	}
 	return tab
+}
+
+// split512 turns words of two nibbles each, q, into the quants of the low and of the high ones.
+func (f family) split512(tab, q, high reg.VecVirtual) {
+	VPSRLW(Imm(4), q, high)
+	for _, v := range []reg.VecVirtual{q, high} {
+		if f.plain() { // any unit can do that, one or two a look-up
+			VPANDD(tab, v, v)
+		} else {
+			VPERMB(tab, v, v)
+		}
+	}
 }
 
 // group512 multiplies a row group with T rows. next is the way from the scales to those
@@ -168,30 +280,43 @@ func (f family) group512(T int, w, s, a, nb, next reg.GPVirtual, tab reg.VecVirt
 		acc[t] = ZMM()
 		VXORPS(acc[t], acc[t], acc[t])
 	}
-	d, dmin := ZMM(), ZMM()
-	f.loops("", w, s, a, nb, T, func() {
-		VCVTPH2PS(Mem{Base: s}, d)
-		if f.kind == k45 {
-			VCVTPH2PS(Mem{Base: s, Disp: 32}, dmin)
-		}
-	}, func() {
+	d, dmin, here := ZMM(), ZMM(), stream{first: true}
+	f.loops("", w, s, a, nb, T, func() { f.head512(here.at(s), d, dmin) }, func() {
 		for i := 0; i < f.quantBytes(); i += 64 {
 			PREFETCHT0(Mem{Base: w, Disp: ahead + i})
 		}
 		PREFETCHT0(Mem{Base: s, Index: next, Scale: 1})
-		q := f.unpack512(w, tab)
-		if f.kind == k6 {
-			tokens6(T, s, a, q, d, acc)
-			return
-		}
-		sc, mn := f.scales512(s, d, dmin)
-		if f.kind == e8m0 {
-			tokensE8M0(T, a, q, sc, acc)
-			return
-		}
-		f.tokens512(T, a, q, sc, mn, acc)
+		f.block512(T, a, here.at(w), here.at(s), tab, d, dmin, acc)
 	})
 	return acc
+}
+
+// head512 loads the scales that eight blocks of a K-quant share.
+func (f family) head512(s place, d, dmin reg.VecVirtual) {
+	VCVTPH2PS(s(0), d)
+	if f.kind == k45 {
+		VCVTPH2PS(s(32), dmin)
+	}
+}
+
+// block512 adds a block's products with T rows.
+func (f family) block512(T int, a reg.GPVirtual, w, s place, tab, d, dmin reg.VecVirtual, acc []reg.VecVirtual) {
+	if f.plain() && T <= 2 {
+		sc, mn := f.scales512(s, d, dmin)
+		f.nibbles512(T, a, w, tab, sc, mn, acc)
+		return
+	}
+	q := f.unpack512(w, tab)
+	if f.kind == k6 {
+		tokens6(T, a, s, q, d, acc)
+		return
+	}
+	sc, mn := f.scales512(s, d, dmin)
+	if f.kind == e8m0 {
+		tokensE8M0(T, a, q, sc, acc)
+		return
+	}
+	f.tokens512(T, a, q, sc, mn, acc)
 }
 
 // tileT are the rows of the kernels for one row group.
@@ -241,11 +366,7 @@ func pair512(f family, T int, fine bool) {
 		}
 		return Mem{Base: base, Index: size, Scale: 1, Disp: disp}
 	}
-	var tab reg.VecVirtual
-	if f.lut != nil {
-		tab = ZMM()
-		VBROADCASTI32X4(*f.lut, tab)
-	}
+	tab := f.table512()
 	var acc, sum [2][]reg.VecVirtual
 	for g := range acc {
 		acc[g], sum[g] = make([]reg.VecVirtual, T), make([]reg.VecVirtual, T)
@@ -289,9 +410,7 @@ func pair512(f family, T int, fine bool) {
 				if f.lut != nil {
 					words = 2
 					q[1][g] = ZMM()
-					VPSRLW(Imm(4), q[0][g], q[1][g])
-					VPERMB(tab, q[0][g], q[0][g])
-					VPERMB(tab, q[1][g], q[1][g])
+					f.split512(tab, q[0][g], q[1][g])
 				}
 			}
 			for h := range words {
@@ -367,42 +486,40 @@ func pair512(f family, T int, fine bool) {
 }
 
 // unpack512 loads the quants of a block as bytes, word by word of the activations.
-func (f family) unpack512(w reg.GPVirtual, tab reg.VecVirtual) (q [8]reg.VecVirtual) {
+func (f family) unpack512(w place, tab reg.VecVirtual) (q [8]reg.VecVirtual) {
 	for i := range q {
 		q[i] = ZMM()
 	}
 	for z := range 8 {
 		if f.lut == nil {
-			VMOVDQU64(Mem{Base: w, Disp: 64 * z}, q[z])
+			VMOVDQU64(w(64*z), q[z])
 			continue
 		}
 		if z < 4 {
-			VMOVDQU64(Mem{Base: w, Disp: 64 * z}, q[z])
-			VPSRLW(Imm(4), q[z], q[z+4])
-			VPERMB(tab, q[z], q[z])
-			VPERMB(tab, q[z+4], q[z+4])
+			VMOVDQU64(w(64*z), q[z])
+			f.split512(tab, q[z], q[z+4])
 		}
 	}
 	return q
 }
 
-func (f family) scales512(s reg.GPVirtual, d, dmin reg.VecVirtual) (sc, mn reg.VecVirtual) {
+func (f family) scales512(s place, d, dmin reg.VecVirtual) (sc, mn reg.VecVirtual) {
 	sc = ZMM()
 	switch f.kind {
 	case e8m0:
-		VPMOVZXBD(Mem{Base: s}, sc)
+		VPMOVZXBD(s(0), sc)
 		VPSLLD(Imm(23), sc, sc)
 		VPADDD_BCST(magicE8M0, sc, sc) // see tokensE8M0
 	case half:
-		VCVTPH2PS(Mem{Base: s}, sc)
+		VCVTPH2PS(s(0), sc)
 	case halfMin:
 		mn = ZMM()
-		VCVTPH2PS(Mem{Base: s}, sc)
-		VCVTPH2PS(Mem{Base: s, Disp: 32}, mn)
+		VCVTPH2PS(s(0), sc)
+		VCVTPH2PS(s(32), mn)
 	case k45:
 		mn = ZMM()
-		VPMOVZXBD(Mem{Base: s}, sc)
-		VPMOVZXBD(Mem{Base: s, Disp: 16}, mn)
+		VPMOVZXBD(s(0), sc)
+		VPMOVZXBD(s(16), mn)
 		VCVTDQ2PS(sc, sc)
 		VCVTDQ2PS(mn, mn)
 		VMULPS(d, sc, sc)
@@ -413,20 +530,53 @@ func (f family) scales512(s reg.GPVirtual, d, dmin reg.VecVirtual) (sc, mn reg.V
 
 // tokens512 adds a block's products with T rows.
 func (f family) tokens512(T int, a reg.GPVirtual, q [8]reg.VecVirtual, sc, mn reg.VecVirtual, acc []reg.VecVirtual) {
-	interleave(T, a, q, func(t int, sum reg.VecVirtual) {
-		if f.minima() {
-			VPXORD(sum, sum, sum)
-			return
+	interleave(T, a, q, func(t int, sum reg.VecVirtual) { f.start512(T, a, t, sum) },
+		func(t int, sum reg.VecVirtual) { f.finish512(T, a, t, sum, sc, mn, acc) })
+}
+
+// nibbles512 is tokens512 for one or two rows and quants that are nibbles. The high ones are
+// multiplied where they lie, sixteen times as large, for a sum of their own, which is divided
+// once: a shift in place of four, and nothing is rounded.
+func (f family) nibbles512(T int, a reg.GPVirtual, w place, mask, sc, mn reg.VecVirtual, acc []reg.VecVirtual) {
+	low, high, sums := ZMM(), ZMM(), [2][2]reg.VecVirtual{}
+	for t := range T {
+		sums[t] = [2]reg.VecVirtual{ZMM(), ZMM()}
+		f.start512(T, a, t, sums[t][0])
+		VPXORD(sums[t][1], sums[t][1], sums[t][1])
+	}
+	for z := range 4 {
+		VMOVDQU64(w(64*z), high)
+		VPANDD(mask, high, low)
+		VPANDND(high, mask, high)
+		for t := range T {
+			dot(Mem{Base: a, Disp: 32*t + 4*z}, low, sums[t][0])
+			dot(Mem{Base: a, Disp: 32*t + 4*(z+4)}, high, sums[t][1])
 		}
-		VPBROADCASTD(Mem{Base: a, Disp: 36*T + 4*t}, sum)
-	}, func(t int, sum reg.VecVirtual) {
-		VCVTDQ2PS(sum, sum)
-		VMULPS_BCST(Mem{Base: a, Disp: 32*T + 4*t}, sum, sum)
-		VFMADD231PS(sum, sc, acc[t])
-		if f.minima() {
-			VFMADD231PS_BCST(Mem{Base: a, Disp: 40*T + 4*t}, mn, acc[t])
-		}
-	})
+	}
+	for t := range T {
+		VPSRAD(Imm(4), sums[t][1], sums[t][1])
+		VPADDD(sums[t][1], sums[t][0], sums[t][0])
+		f.finish512(T, a, t, sums[t][0], sc, mn, acc)
+	}
+}
+
+// start512 sets the sum of a block and row t to what it starts with.
+func (f family) start512(T int, a reg.GPVirtual, t int, sum reg.VecVirtual) {
+	if f.minima() {
+		VPXORD(sum, sum, sum)
+		return
+	}
+	VPBROADCASTD(Mem{Base: a, Disp: 36*T + 4*t}, sum)
+}
+
+// finish512 scales the sum of a block and row t and adds it.
+func (f family) finish512(T int, a reg.GPVirtual, t int, sum, sc, mn reg.VecVirtual, acc []reg.VecVirtual) {
+	VCVTDQ2PS(sum, sum)
+	VMULPS_BCST(Mem{Base: a, Disp: 32*T + 4*t}, sum, sum)
+	VFMADD231PS(sum, sc, acc[t])
+	if f.minima() {
+		VFMADD231PS_BCST(Mem{Base: a, Disp: 40*T + 4*t}, mn, acc[t])
+	}
 }
 
 // tokensE8M0 is tokens512 for scales that are powers of two. A sum starts with the
@@ -465,11 +615,11 @@ func interleave(T int, a reg.GPVirtual, q [8]reg.VecVirtual, start, use func(t i
 }
 
 // tokens6 is tokens512 for a scale per half block.
-func tokens6(T int, s, a reg.GPVirtual, q [8]reg.VecVirtual, d reg.VecVirtual, acc []reg.VecVirtual) {
+func tokens6(T int, a reg.GPVirtual, s place, q [8]reg.VecVirtual, d reg.VecVirtual, acc []reg.VecVirtual) {
 	var sc [2]reg.VecVirtual
 	for h := range sc {
 		sc[h] = ZMM()
-		VPMOVSXBD(Mem{Base: s, Disp: 16 * h}, sc[h])
+		VPMOVSXBD(s(16*h), sc[h])
 		VCVTDQ2PS(sc[h], sc[h])
 	}
 	var sum [2][2]reg.VecVirtual
