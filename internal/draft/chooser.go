@@ -165,6 +165,16 @@ func (c *Chooser) Outcome(p Proposal, guessed, accepted int) {
 	}
 }
 
+// Expected returns how many ids a step is likely to give a sequence with n guesses of p.
+func (c *Chooser) Expected(p Proposal, n int) float64 {
+	expected, each := 1.0, 1.0
+	for range n {
+		each *= c.evidence(p).chance()
+		expected += each
+	}
+	return expected
+}
+
 // Cost returns what a step with so many tokens costs, divided by what one with one token does, as
 // it has been learned.
 func (c *Chooser) Cost(tokens int) float64 { return c.seconds(max(tokens, 1)) / c.seconds(1) }

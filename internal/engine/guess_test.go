@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -45,11 +46,11 @@ func (g *rig) play(streams, tokens int) (all [][]int32, took time.Duration, stat
 	return all, took, stats
 }
 
-// played runs requests of that many tokens side by side on a script and returns their ids and the
-// time that they took, virtual.
-func played(t *testing.T, cfg sim.Config, guesses *draft.Settings, streams, tokens int) (all [][]int32, took time.Duration, stats Stats) {
+// played runs requests of that many tokens side by side on a script of so many steps at a time and
+// returns their ids and the time that they took, virtual.
+func played(t *testing.T, cfg sim.Config, depth int, guesses *draft.Settings, streams, tokens int) (all [][]int32, took time.Duration, stats Stats) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg.Info = runner.Info{Lookahead: 7, MaxSeqs: 8, MaxLen: 4096, MaxTokens: 512}
+		cfg.Info = runner.Info{Lookahead: 7, MaxSeqs: 8, MaxLen: 4096, MaxTokens: 512, Depth: depth}
 		g := start(t, script(t, cfg), Config{Guesses: guesses})
 		all, took, stats = g.play(streams, tokens)
 	})
@@ -70,7 +71,6 @@ func TestSPC8Costs(t *testing.T) {
 		share       float64 // of a step's time, for each token beyond the first
 		streams     int
 		least, most float64 // times as fast as without guesses
-
 	}{
 		{name: "repeats", next: cycle(40), share: 0.1, streams: 1, least: 3, most: 8},
 		{name: "repeats, 4 streams", next: cycle(40), share: 0.1, streams: 4, least: 1.5, most: 8},
@@ -79,21 +79,23 @@ func TestSPC8Costs(t *testing.T) {
 		{name: "repeats, and a token costs a step", next: cycle(40), share: 1, streams: 1, least: 0.95, most: 1.1},
 		{name: "repeats, 8 streams, and a token costs a step", next: cycle(40), share: 1, streams: 8, least: 0.95, most: 1.1},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := sim.Config{Next: tt.next, Cost: steps(tt.share)}
-			want, without, _ := played(t, cfg, nil, tt.streams, 1500)
-			got, with, stats := played(t, cfg, guessing(true), tt.streams, 1500)
-			for i := range want {
-				if !slices.Equal(got[i], want[i]) {
-					t.Errorf("stream %d gives other ids with guesses", i)
+		for depth := 1; depth <= 2; depth++ {
+			t.Run(fmt.Sprintf("%s, depth %d", tt.name, depth), func(t *testing.T) {
+				cfg := sim.Config{Next: tt.next, Cost: steps(tt.share)}
+				want, without, _ := played(t, cfg, depth, nil, tt.streams, 1500)
+				got, with, stats := played(t, cfg, depth, guessing(true), tt.streams, 1500)
+				for i := range want {
+					if !slices.Equal(got[i], want[i]) {
+						t.Errorf("stream %d gives other ids with guesses", i)
+					}
 				}
-			}
-			times := without.Seconds() / with.Seconds()
-			t.Logf("%.2f times as fast, guesses %+v", times, stats.Guesses)
-			if times < tt.least || times > tt.most {
-				t.Errorf("%.3f times as fast as without guesses, want %v to %v", times, tt.least, tt.most)
-			}
-		})
+				times := without.Seconds() / with.Seconds()
+				t.Logf("%.2f times as fast, guesses %+v", times, stats.Guesses)
+				if times < tt.least || times > tt.most {
+					t.Errorf("%.3f times as fast as without guesses, want %v to %v", times, tt.least, tt.most)
+				}
+			})
+		}
 	}
 }
 
