@@ -62,6 +62,7 @@ func (d *Device) reserveKV() error {
 		elems := d.lim.Blocks[d.groupOf[i]] * d.lim.BlockSize * d.spec.KVDim()
 		for _, cached := range []*cache{&d.kv[i].k, &d.kv[i].v} {
 			var err, err2 error
+			// Codes of E4M3 have a scale for each head of each token.
 			switch d.cfg.KV {
 			case tensor.F8_E4M3:
 				cached.codes, err = carve[uint8](&d.mem, elems)

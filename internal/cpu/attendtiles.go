@@ -147,6 +147,7 @@ const groupKeys = 16
 // behind them the keys that the worker will probably read next.
 func (d *Device) listRows(mem *scratch, tile queryTile, head, base, lo, hi, count int) {
 	rows, kv, none := mem.packing.rows, &d.kv[d.op.layer], unsafe.SliceData(mem.packing.none)
+	// Tiles are read whole, and with them rows that no query of theirs sees.
 	for i := range lo - base {
 		rows[i], rows[count+i] = none, none
 	}
@@ -159,6 +160,7 @@ func (d *Device) listRows(mem *scratch, tile queryTile, head, base, lo, hi, coun
 	for i := hi - base; i < count; i++ {
 		rows[i], rows[count+i] = none, none
 	}
+	// What the worker reads next is fetched ahead, as far as it is known.
 	next, then := rows[2*count:][:kern.FetchRows], &mem.then
 	end := min(then.end, then.key+len(next))
 	for key := then.key; key < end; {

@@ -25,6 +25,7 @@ func (m Memory) Total() int64 { return m.Weights + m.Mapped + m.KV + m.Activatio
 func (m *Memory) add(t *tensor.Tensor, o kern.Options, file bool) {
 	packed, mapped := kern.PackedBytes(t, o), int64(0)
 	switch {
+	// What is not packed stays in the checkpoint's own file.
 	case packed == 0:
 		mapped = int64(t.Rows()) * int64(t.DType.RowBytes(t.Cols()))
 	case file:
@@ -36,6 +37,7 @@ func (m *Memory) add(t *tensor.Tensor, o kern.Options, file bool) {
 		m.Types = make(map[tensor.DType]int64)
 	}
 	kind := t.DType
+	// Types as kernels compute them, whatever form they are stored in.
 	switch {
 	case kind == tensor.MXFP4HF:
 		kind = tensor.MXFP4
@@ -89,6 +91,7 @@ func Kept(s *model.Spec, cfg Config, params map[string]tensor.Tensor) (map[strin
 		var parts []tensor.Tensor
 		for _, part := range param.Typed() {
 			form := tensor.Tensor{Name: part.Name, DType: part.DType, Shape: part.Shape}
+			// As Upload decides it: an embedding that is no output matrix is only looked up.
 			if (name != "embed" || s.Tied) && len(part.Shape) > 1 && device.eightBits(&form) {
 				form.DType = tensor.Q8_0
 			}

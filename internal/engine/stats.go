@@ -47,22 +47,22 @@ func (e *Engine) Stats() Stats {
 // publish shows the scheduler's counters, unless somebody is just reading the last
 // ones: then the next step will. A loop about to rest has no next step.
 func (l *life) publish(last bool) {
-	e, stats := l.eng, l.sched.Stats()
+	engine, stats := l.eng, l.sched.Stats()
 	if last {
-		e.publishing.Lock()
-	} else if !e.publishing.TryLock() {
+		engine.publishing.Lock()
+	} else if !engine.publishing.TryLock() {
 		return
 	}
-	defer e.publishing.Unlock()
+	defer engine.publishing.Unlock()
 	if l.fate.Load() == abandoned { // another loop has gone on from what was published
 		return
 	}
-	e.waiting.Store(int64(stats.WaitingTokens))
-	groups := append(e.published.Groups[:0], stats.Groups...)
-	e.published = sum(stats, &l.earlier)
-	e.published.Groups = groups
-	for i := range e.stepCosts {
-		e.stepCosts[i] = l.sched.StepCost(2 << i)
+	engine.waiting.Store(int64(stats.WaitingTokens))
+	groups := append(engine.published.Groups[:0], stats.Groups...)
+	engine.published = sum(stats, &l.earlier)
+	engine.published.Groups = groups
+	for i := range engine.stepCosts {
+		engine.stepCosts[i] = l.sched.StepCost(2 << i)
 	}
 }
 

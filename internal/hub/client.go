@@ -68,8 +68,8 @@ func (c *client) redirect(req *http.Request, via []*http.Request) error {
 func (c *client) own(u *url.URL) bool { return u.Scheme == c.base.Scheme && u.Host == c.base.Host }
 
 // get sends one request. Path elements are escaped; the caller closes the body.
-func (c *client) get(ctx context.Context, u *url.URL, header http.Header) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+func (c *client) get(ctx context.Context, address *url.URL, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -77,19 +77,19 @@ func (c *client) get(ctx context.Context, u *url.URL, header http.Header) (*http
 		req.Header[k] = v
 	}
 	req.Header.Set("User-Agent", "ossian")
-	if c.cfg.Token != "" && c.own(u) {
+	if c.cfg.Token != "" && c.own(address) {
 		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
 	}
 	res, err := c.http.Do(req)
 	var ue *url.Error
 	if bad := malformed(err); bad != nil && !errors.As(err, new(permanentError)) {
-		return nil, fmt.Errorf("%s: %w", u.Host, bad)
+		return nil, fmt.Errorf("%s: %w", address.Host, bad)
 	}
 	if errors.As(err, &ue) { // its text holds the address, which may hold a signature
-		if strings.Contains(ue.Err.Error(), u.Hostname()) {
+		if strings.Contains(ue.Err.Error(), address.Hostname()) {
 			return nil, ue.Err
 		}
-		return nil, fmt.Errorf("%s: %w", u.Host, ue.Err)
+		return nil, fmt.Errorf("%s: %w", address.Host, ue.Err)
 	}
 	return res, err
 }

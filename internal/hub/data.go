@@ -50,6 +50,7 @@ func PullData(ctx context.Context, cfg Config, name Name, files []string) (paths
 	}
 	defer root.Close()
 	commit = name.revision()
+	// A branch or tag is a file with the commit it stood for when it was fetched last.
 	if ref, err := root.ReadFile(path.Join(name.folder(), "refs", commit)); err == nil {
 		commit = strings.TrimSpace(string(ref))
 	}

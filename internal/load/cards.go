@@ -116,6 +116,8 @@ func (o *Options) onCard(cfg *cuda.Config) error {
 	default:
 		return fmt.Errorf("--kv-cache-dtype %q: a card keeps keys and values as auto (bf16), bf16 or fp8 (E4M3)", o.KV)
 	}
+	// What processors can and a card cannot is refused, and not ignored: it would change results
+	// unseen.
 	if o.Exact {
 		return errors.New("--exact is of processors: a card computes in bf16; leave it out, or take --device cpu")
 	}

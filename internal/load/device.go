@@ -39,6 +39,7 @@ func (o *Options) device(checkpoint *ckpt.Model, note func(string)) (Device, err
 		played, err := parseSimulated(o.Device)
 		return Device{simulated: played}, err
 	}
+	// A card that is named has to be there and to fit; --device auto asks for one and does without.
 	if ordinal, is, err := namesCard(name); is {
 		if err != nil {
 			return Device{}, err
@@ -327,7 +328,7 @@ func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Lim
 			dev.Close()
 		}
 	}()
-	r, err := model.NewDecoder(checkpoint.Spec, checkpoint.Params, dev, lim, func(_ string, bytes int64) error {
+	decoder, err := model.NewDecoder(checkpoint.Spec, checkpoint.Params, dev, lim, func(_ string, bytes int64) error {
 		add(bytes)
 		return ctx.Err()
 	})
@@ -337,7 +338,7 @@ func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Lim
 	choice := dev.Choose(ctx)
 	runtime.GOMAXPROCS(choice.Threads + 2)
 	open = true
-	return r, Choice{Choice: choice, without: d.without}, nil
+	return decoder, Choice{Choice: choice, without: d.without}, nil
 }
 
 // headCost returns what a head takes of the device with limits, its own, beside a target with those of

@@ -86,6 +86,7 @@ func (d *guessDescs) collect(ch chan<- prometheus.Metric, g *Guesses) {
 		count(d.results, from.Unchecked, from.Source, "unchecked")
 		guessed, accepted = guessed+from.Accepted+from.Refused+from.Unchecked, accepted+from.Accepted
 	}
+	// Drafts, guesses and accepted ones are vLLM's counters, results are Ossian's own.
 	count(d.drafts, g.Rows)
 	count(d.guessed, guessed)
 	count(d.accepted, accepted)

@@ -159,6 +159,8 @@ func (d *decoder) upload(u *uploader) {
 	d.layers = make([]layer, d.spec.Layers)
 	for number := range d.layers {
 		prefix := "layers." + strconv.Itoa(number) + "."
+		// A device may multiply q, k and v as one matrix: beside tells it that they belong
+		// together.
 		matrix := func(part string) Weight { return u.weight(prefix+part, AsMatrix) }
 		vector := func(part string) Weight { return u.weight(prefix+part, AsVector) }
 		d.layers[number] = layer{

@@ -71,6 +71,7 @@ func (l *Limits) Check(s *Spec) error {
 	if len(l.Blocks) != len(windows) {
 		return fmt.Errorf("%d KV pool sizes for %d groups", len(l.Blocks), len(windows))
 	}
+	// Blocks times their tokens fit 30 bits, so that no index of a token in a pool overflows.
 	for group, blocks := range l.Blocks {
 		if blocks < 1 || blocks > 1<<30/l.BlockSize {
 			return fmt.Errorf("KV group %d has %d blocks of %d tokens, outside [1, %d]", group, blocks, l.BlockSize, 1<<30/l.BlockSize)

@@ -46,6 +46,7 @@ func HeadParams(s *HeadSpec) []Param {
 		{"q", []int{spec.QDim(), 2 * hidden}}, {"k", []int{spec.KVDim(), 2 * hidden}}, {"v", []int{spec.KVDim(), 2 * hidden}}, {"o", []int{hidden, spec.QDim()}},
 		{"ffn_norm", []int{hidden}}, {"up", []int{2 * spec.FFN.Inner, hidden}}, {"down", []int{hidden, spec.FFN.Inner}}, {"norm", []int{hidden}},
 	}
+	// Which of these a head has depends on its kind: without embed or head it borrows the target's.
 	some := func(is bool, name string, shape ...int) {
 		if is {
 			list = append(list, Param{name, shape})
@@ -66,6 +67,7 @@ func HeadParams(s *HeadSpec) []Param {
 func CheckHead(s *HeadSpec, target *Spec, params map[string]tensor.Tensor) error {
 	if err := s.Spec.Validate(); err != nil {
 		return fmt.Errorf("head %s: %w", s.Spec.Name, err)
+		// Sizes that must agree: a head without its own matrices computes in the target's width.
 	}
 	switch {
 	case s.Target != target.Hidden:
@@ -77,6 +79,7 @@ func CheckHead(s *HeadSpec, target *Spec, params map[string]tensor.Tensor) error
 	case !s.Head && s.Out != target.Vocab, s.IDs != nil && len(s.IDs) != s.Out:
 		return fmt.Errorf("head %s guesses among %d ids, and has %d of them mapped to %d", s.Spec.Name, s.Out, len(s.IDs), target.Vocab)
 	}
+	// Boundaries ascend, so that states are taken in one pass over the layers.
 	for at, boundary := range s.Boundaries {
 		if boundary < 0 || boundary > target.Layers || (at > 0 && boundary <= s.Boundaries[at-1]) {
 			return fmt.Errorf("head %s takes states after %v layers of %s, which has %d", s.Spec.Name, s.Boundaries, target.Name, target.Layers)
@@ -219,6 +222,8 @@ func (h *Head) Follow(target runner.Runner) error {
 	if !ok {
 		return fmt.Errorf("head %s: %s is no decoder, whose states it could read", h.spec.Spec.Name, target.Info().Name)
 	}
+	// The features lie on the target's device, which writes them; the head's device reads them from
+	// there.
 	source := &taps{dev: h.dev, boundaries: h.spec.Boundaries}
 	loading := uploader{dev: decoder.dev}
 	for range h.spec.Features() {
@@ -247,6 +252,7 @@ func (h *Head) forward(wanted int) {
 	h.read()
 	dev.AddNorm(h.tokenNormed, h.token, nil, h.attnNorm)
 	dev.AddNorm(h.stateNormed, h.state, nil, h.hiddenNorm)
+	// A head's attention sees token and state side by side: its projections are twice as wide.
 	dev.Join(h.both, 0, h.tokenNormed, nil)
 	dev.Join(h.both, hidden, h.stateNormed, nil)
 	if h.spec.NormBeforeResidual {
@@ -265,6 +271,7 @@ func (h *Head) forward(wanted int) {
 	if wanted == 0 {
 		return
 	}
+	// What the next token's state is made of: the residual stream, or its norm.
 	next := h.state
 	if h.spec.NormOutput {
 		next = h.normed
@@ -286,6 +293,7 @@ func (h *Head) read() {
 	}
 	features := h.source.features
 	if h.spec.Boundaries == nil {
+		// Without boundaries the head reads the target's last state alone, and has no fc.
 		dev.Join(h.state, 0, features[0], h.places)
 		return
 	}

@@ -309,6 +309,7 @@ func complete(s *model.Spec, lim model.Limits) (model.Limits, error) {
 		{&lim.MaxSeqs, "--max-num-seqs", DefaultSeqs, 1 << 16}, {&lim.MaxTokens, "--max-num-batched-tokens", min(DefaultTokens, s.MaxLen), 1 << 20},
 		{&lim.BlockSize, "block size", DefaultBlockSize, 1 << 12}, {&lim.MaxLen, "--max-model-len", s.MaxLen, s.MaxLen}, {&lim.Depth, "depth", 1, 8},
 	} {
+		// Zero stands for the default, which is within the bounds too.
 		if *field.v == 0 {
 			*field.v = field.def
 		}

@@ -215,6 +215,7 @@ func (r *Latency) OssianConsole() string {
 // console is the block that both tools share; phases without a step are left out.
 func (x *Extension) console() string {
 	var text strings.Builder
+	// Prompts and answers are computed in steps of three kinds, whose rates say different things.
 	steps := &x.Steps
 	if steps.Prefill.Steps > 0 {
 		fmt.Fprintf(&text, "Prefill: %.2f prompt tokens/s (%d steps with prompts only)\n", steps.Prefill.PromptRate, steps.Prefill.Steps)

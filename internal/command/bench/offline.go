@@ -46,14 +46,14 @@ func newOfflineOptions(name string, plan planner) *offlineOptions {
 	flags.SortFlags = false
 	flags.Usage = func() {}
 	flags.SetNormalizeFunc(spelling)
-	o := &offlineOptions{name: name, plan: plan, set: flags}
-	flags.IntVar(&o.n, "n", 1, "answers to each prompt")
-	flags.Int64Var(&o.seed, "seed", 0, "of prompts and sampling")
-	flags.Float32Var(&o.temp, "temperature", 1, "of sampling, 1 as in vLLM; 0 = the most likely token, for comparisons with programs that draw none")
-	flags.BoolVar(&o.ids, "disable-detokenize", false, "leave answers as ids, so that turning them into text is not measured")
-	flags.BoolVar(&o.profile, "profile", false, "write a CPU profile of the measurement to bench-"+name+".pprof")
-	flags.StringVar(&o.json, "output-json", "", "`FILE` for the result")
-	return o
+	opts := &offlineOptions{name: name, plan: plan, set: flags}
+	flags.IntVar(&opts.n, "n", 1, "answers to each prompt")
+	flags.Int64Var(&opts.seed, "seed", 0, "of prompts and sampling")
+	flags.Float32Var(&opts.temp, "temperature", 1, "of sampling, 1 as in vLLM; 0 = the most likely token, for comparisons with programs that draw none")
+	flags.BoolVar(&opts.ids, "disable-detokenize", false, "leave answers as ids, so that turning them into text is not measured")
+	flags.BoolVar(&opts.profile, "profile", false, "write a CPU profile of the measurement to bench-"+name+".pprof")
+	flags.StringVar(&opts.json, "output-json", "", "`FILE` for the result")
+	return opts
 }
 
 // command is a command that reads both kinds of flags and runs run.

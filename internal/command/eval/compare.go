@@ -26,19 +26,19 @@ func compareCommand() *cobra.Command {
 A and B are files result.json, or the folders of --out that have them.`,
 		Args: command.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := readResult(args[0])
+			first, err := readResult(args[0])
 			if err != nil {
 				return command.WithStatus(statusInvalid, err)
 			}
-			b, err := readResult(args[1])
+			second, err := readResult(args[1])
 			if err != nil {
 				return command.WithStatus(statusInvalid, err)
 			}
-			all, err := eval.Compare(a, b)
+			all, err := eval.Compare(first, second)
 			if err != nil {
 				return command.WithStatus(statusInvalid, fmt.Errorf("%s and %s: %w", args[0], args[1], err))
 			}
-			for _, warning := range differences(a, b) {
+			for _, warning := range differences(first, second) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", warning)
 			}
 			return report.CompareConsole(cmd.OutOrStdout(), all)

@@ -19,7 +19,7 @@ import (
 
 func quickCommand() *cobra.Command {
 	var flags campaignFlags
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "quick [MODEL]",
 		Short: "Measure in about two minutes whether any of four options serves a model better than the defaults",
 		Long: `Carry out the plan built into the program: this program's server at its defaults against four
@@ -36,8 +36,8 @@ served. Nothing but the servers that it starts is contacted.
 			return runQuick(cmd, model, &flags)
 		},
 	}
-	flags.add(c)
-	return c
+	flags.add(cmd)
+	return cmd
 }
 
 // runQuick makes the plan for this machine, or takes up the one of a directory that was cut, and

@@ -95,6 +95,7 @@ func (ld *loader) check() (maxLen int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	// A model without a chat template is served for completions alone, so that is no failure here.
 	if !ld.shown {
 		format, err := ld.text(checkpoint)
 		if err != nil && !errors.Is(err, chat.ErrNoTemplate) {

@@ -32,7 +32,7 @@ import (
 
 // Command returns the command.
 func Command() *cobra.Command {
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:                "serve [MODEL] [flags]",
 		Short:              "Serve a model behind the OpenAI API",
 		DisableFlagParsing: true, // flags, environment and --config have one parser
@@ -56,14 +56,14 @@ func Command() *cobra.Command {
 			}
 			outliveReaders()
 			defer command.OnSecondSignal(registry.KillAll)()
-			l, err := openPort(cfg)
+			listener, err := openPort(cfg)
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, src, l, cmd.ErrOrStderr(), tell)
+			return serve(cmd.Context(), cfg, src, listener, cmd.ErrOrStderr(), tell)
 		},
 	}
-	c.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		fmt.Fprintf(cmd.OutOrStdout(), `Serve MODEL behind the OpenAI API: a directory, a GGUF file, or a name already in
 the cache; without MODEL the built-in ossian-tiny. Several models, --model NAME=MODEL once
 for each, take turns in memory: a request waits for the turn of its model.
@@ -84,7 +84,7 @@ change nothing, and the log names what waits for a restart.
 Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in the environment:
 %s`, cmd.Use, config.Usage())
 	})
-	return c
+	return cmd
 }
 
 // checkFirst finds what a start refuses before a port is open, and --explain, too.

@@ -116,17 +116,17 @@ func (s Subject) attendCase(t *testing.T, bench *bench, lengths []int, plan func
 func over(window int) func(bench *bench, lay *layout, lengths []int, step int) []span {
 	return func(bench *bench, lay *layout, lengths []int, step int) (spans []span) {
 		for i, length := range lengths {
-			done, n := lay.seqs[i].done, bench.lim.MaxTokens/len(lengths)
+			done, count := lay.seqs[i].done, bench.lim.MaxTokens/len(lengths)
 			switch {
 			case i == 1 && step == 0:
 				continue
 			case done < window-2:
-				n = min(n, window-2-done)
+				count = min(count, window-2-done)
 			case done < window+3:
-				n = 1
+				count = 1
 			}
-			if n = min(n, length-done); n > 0 {
-				spans = append(spans, span{i, n})
+			if count = min(count, length-done); count > 0 {
+				spans = append(spans, span{i, count})
 			}
 		}
 		return spans
@@ -156,14 +156,16 @@ func (s Subject) cached(x []float32, dim int) []float32 {
 			x[i] = tensor.BF16ToFloat(tensor.ToBF16(v))
 		}
 	case tensor.F8_E4M3:
-		for v := range slices.Chunk(x, dim) {
+		for vector := range slices.Chunk(x, dim) {
 			top := 0.0
-			for _, e := range v {
+			for _, e := range vector {
 				top = max(top, math.Abs(float64(e)))
+				// The power of two that brings the largest element into [128, 256), below 448,
+				// E4M3's largest.
 			}
 			scale := math.Ldexp(1, math.Ilogb(top)-7)
-			for i, e := range v {
-				v[i] = float32(float64(tensor.E4M3ToFloat(tensor.ToE4M3(float32(float64(e)/scale)))) * scale)
+			for i, e := range vector {
+				vector[i] = float32(float64(tensor.E4M3ToFloat(tensor.ToE4M3(float32(float64(e)/scale)))) * scale)
 			}
 		}
 	}

@@ -120,27 +120,27 @@ func (s Subject) expertsCase(t *testing.T, dt tensor.DType, bias bool, rows int)
 		upBias, downBias = bench.vector(upB, experts, 2*inner), bench.vector(downB, experts, hidden)
 	}
 	upW, downW := bench.upload(upT, model.AsMatrix), bench.upload(downT, model.AsMatrix)
-	x, ids, weights := bench.normal(rows*hidden, 1), []float32(nil), []float32(nil)
+	acts, ids, weights := bench.normal(rows*hidden, 1), []float32(nil), []float32(nil)
 	for i := range rows {
 		first := bench.rng.IntN(experts - 2) // the last expert is never chosen: nothing may depend on it
 		second := first + 1 + bench.rng.IntN(experts-2-first)
 		ids = append(ids, float32(first), float32(second))
 		weights = append(weights, 0.25+float32(i%3)/8, 0.75-float32(i%3)/8)
 	}
-	xb, ib, wb, dst := bench.buf(0, hidden, x), bench.buf(0, topK, ids), bench.buf(0, topK, weights), bench.buf(0, hidden, nil)
+	xb, ib, wb, dst := bench.buf(0, hidden, acts), bench.buf(0, topK, ids), bench.buf(0, topK, weights), bench.buf(0, hidden, nil)
 	bench.begin(rows)
-	bench.dev.Write(xb, x)
+	bench.dev.Write(xb, acts)
 	bench.dev.Write(ib, ids)
 	bench.dev.Write(wb, weights)
 	bench.dev.Experts(dst, xb, ib, wb, upW, upBias, downW, downBias)
 	got := bench.dev.Read(dst)
 	bench.end()
-	x = s.acts(x)
+	acts = s.acts(acts)
 	for i := range rows {
 		want, tol := make([]float64, hidden), make([]float64, hidden)
 		for j := range topK {
 			expert, weight := int(ids[i*topK+j]), float64(weights[i*topK+j])
-			y, bound := s.expert(dt, x[i*hidden:][:hidden], up[expert*2*inner*hidden:], upB[expert*2*inner:][:2*inner], down[expert*hidden*inner:], downB[expert*hidden:][:hidden])
+			y, bound := s.expert(dt, acts[i*hidden:][:hidden], up[expert*2*inner*hidden:], upB[expert*2*inner:][:2*inner], down[expert*hidden*inner:], downB[expert*hidden:][:hidden])
 			for k := range y {
 				want[k] += weight * y[k]
 				tol[k] += weight * bound[k]

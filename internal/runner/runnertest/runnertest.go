@@ -97,14 +97,14 @@ type suite struct {
 
 // newSuite runs each request by itself on a first runner.
 func newSuite(t *testing.T, open Open, sc Scale) (*suite, error) {
-	s := &suite{t: t, open: open, schedules: soak.Cases(t, sc.Schedules, sc.Soak)}
+	prepared := &suite{t: t, open: open, schedules: soak.Cases(t, sc.Schedules, sc.Soak)}
 	if testing.Short() {
-		s.schedules = min(s.schedules, 20)
+		prepared.schedules = min(prepared.schedules, 20)
 	}
-	if s.guessed = guessed; sc.Guesses > 0 {
-		s.guessed = soak.Cases(t, sc.Guesses, guessed)
+	if prepared.guessed = guessed; sc.Guesses > 0 {
+		prepared.guessed = soak.Cases(t, sc.Guesses, guessed)
 	}
-	return s, s.with(func(r runner.Runner) error {
+	return prepared, prepared.with(func(r runner.Runner) error {
 		if err := checkInfo(r.Info()); err != nil {
 			return err
 		}
@@ -112,15 +112,15 @@ func newSuite(t *testing.T, open Open, sc Scale) (*suite, error) {
 		part := soak.Cases(t, max(len(all)/sc.Every, 1), len(all))
 		for i, req := range all {
 			if i*part/len(all) != (i+1)*part/len(all) { // spread over all of them
-				s.requests = append(s.requests, req)
+				prepared.requests = append(prepared.requests, req)
 			}
 		}
-		for i, req := range s.requests {
+		for i, req := range prepared.requests {
 			got, err := newDriver(r, knobs{}, 0).run([]*request{req})
 			if err != nil {
 				return fmt.Errorf("request %d: %w", i, err)
 			}
-			s.want = append(s.want, got...)
+			prepared.want = append(prepared.want, got...)
 		}
 		return nil
 	})

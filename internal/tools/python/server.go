@@ -88,18 +88,19 @@ func (s *Server) join(chain *tools.Chain) *holder {
 	key := chainKey{chain.Owner, chain.ID}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.kept[key]
-	if h == nil || chain.ID == "" {
-		h = &holder{key: key, container: newContainer(), turn: make(chan struct{}, 1), lost: s.backend.keeps() == privateData && container(chain.State) != ""}
+	held := s.kept[key]
+	// A conversation without an id cannot go on: its interpreter is for this answer alone.
+	if held == nil || chain.ID == "" {
+		held = &holder{key: key, container: newContainer(), turn: make(chan struct{}, 1), lost: s.backend.keeps() == privateData && container(chain.State) != ""}
 		if chain.ID != "" {
-			s.kept[key] = h
+			s.kept[key] = held
 		}
 	}
-	h.sessions++
-	if h.idle != nil {
-		h.idle.Stop()
+	held.sessions++
+	if held.idle != nil {
+		held.idle.Stop()
 	}
-	return h
+	return held
 }
 
 // leave ends what a session has of a holder. The interpreter is kept for a while where the
@@ -181,6 +182,7 @@ func (s *Server) acquire(ctx context.Context, h *holder) bool {
 			s.mu.Unlock()
 			return false
 		}
+		// Limits may be lowered while slots are taken: then there is none until enough are free.
 		if len(s.slots) < int(s.limits()[limits.PythonProcesses]) {
 			h.slot, h.started = s.free(), true
 			s.slots[h.slot] = h

@@ -60,16 +60,16 @@ func (s *session) Call(ctx context.Context, call tools.Call) tools.Result {
 	if s.holder == nil {
 		s.holder = s.server.join(&s.chain)
 	}
-	h := s.holder
+	held := s.holder
 	// Another answer of the same conversation may be using the interpreter.
 	select {
-	case h.turn <- struct{}{}:
-		defer func() { <-h.turn }()
+	case held.turn <- struct{}{}:
+		defer func() { <-held.turn }()
 	case <-ctx.Done():
-		return tools.Result{Outcome: tools.Cancelled, Text: "[ERROR] Execution was cancelled.", Container: h.container}
+		return tools.Result{Outcome: tools.Cancelled, Text: "[ERROR] Execution was cancelled.", Container: held.container}
 	}
-	result := s.server.call(ctx, h, unwrapped(call.Arguments), set)
-	result.Container = h.container
+	result := s.server.call(ctx, held, unwrapped(call.Arguments), set)
+	result.Container = held.container
 	return result
 }
 
@@ -93,6 +93,7 @@ func (s *Server) call(ctx context.Context, h *holder, source string, set *limits
 	if err != nil {
 		s.log.Debug("a call of python was ended", "error", err, "outcome", outcome.String())
 	}
+	// An interpreter that was stopped within a call is in no known state.
 	if err != nil || s.backend.keeps() != privateData {
 		s.retire(h, err != nil)
 	}
@@ -106,6 +107,7 @@ func (s *Server) call(ctx context.Context, h *holder, source string, set *limits
 		before = restarted
 	}
 	result := tools.Result{Text: before + whole.cut(textHead, textTail), Outcome: outcome}
+	// Clients may see more of the output than the model reads.
 	if full := before + whole.cut(max(0, most-textTail), textTail); full != result.Text {
 		result.Output = full
 	}

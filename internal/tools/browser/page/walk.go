@@ -40,6 +40,7 @@ func tokens(document string) string {
 		case html.EndTagToken:
 			if name, _ := lexer.TagName(); string(name) == hidden {
 				hidden = ""
+				// What scripts and styles hold is no text, nor is anything beyond the bound.
 			}
 		case html.TextToken:
 			if text := OneLine(string(lexer.Text())); text != "" && hidden == "" && out.Len() < maxText {
@@ -74,16 +75,16 @@ type walker struct {
 func (w *walker) write(out *writer) {
 	w.endRun()
 	for i := range w.events {
-		switch e := &w.events[i]; {
-		case e.begin != "":
-			out.begin(e.begin, e.attributes)
-		case e.end != "":
-			out.end(e.end)
-		case e.text != "":
-			if last, _ := utf8.DecodeLastRuneInString(e.text); isWord(last) && w.wordBehind(i) {
-				e.text += " "
+		switch piece := &w.events[i]; {
+		case piece.begin != "":
+			out.begin(piece.begin, piece.attributes)
+		case piece.end != "":
+			out.end(piece.end)
+		case piece.text != "":
+			if last, _ := utf8.DecodeLastRuneInString(piece.text); isWord(last) && w.wordBehind(i) {
+				piece.text += " "
 			}
-			out.text(e.text)
+			out.text(piece.text)
 		}
 		if out.out.Len() > maxText {
 			w.cut = true
