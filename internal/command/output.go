@@ -1,7 +1,8 @@
 package command
 
 // Files and folders that results go to: whether they can be written is found out before what
-// they are to hold is made, which may take hours. Nothing is changed by looking.
+// they are to hold is made, which may take hours. So is whether a file to read is there. Nothing is
+// changed by looking.
 
 import (
 	"errors"
@@ -40,6 +41,21 @@ func OutputFolder(option, path string) error {
 	}
 	if err := place(path); err != nil {
 		return fmt.Errorf("%s %s: %w; name a folder that can be written to", option, path, err)
+	}
+	return nil
+}
+
+// InputFile returns why there is no file of that name to read; option and path are as those of
+// OutputFile.
+func InputFile(option, path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case path == "":
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s %s: %w; name a file that is there", option, path, cause(err))
+	case info.IsDir():
+		return fmt.Errorf("%s %s: this is a folder; name the file in it", option, path)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -169,6 +170,42 @@ func TestPrediction(t *testing.T) {
 	if _, err := g.Submit(t.Context(), request); err == nil || !strings.Contains(err.Error(), "token 1 of the prediction has id 600") {
 		t.Errorf("a prediction beyond the vocabulary gives error %v", err)
 	}
+}
+
+// The log says what has come of guesses at the end, and every ten minutes, of what came since.
+func TestGuessLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		device := script(t, sim.Config{Next: cycle(5), Cost: steps(0.05), Info: runner.Info{Lookahead: 7}})
+		e, err := New(device, Config{Guesses: guessing(false)}, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error)
+		go func() { ran <- e.Run(t.Context()) }()
+		answer := func() {
+			stream, err := e.Submit(t.Context(), Request{Tokens: ids(0, 20), MaxTokens: 41})
+			if err != nil {
+				t.Fatal(err)
+			}
+			finished(t, stream, sched.FinishLength)
+		}
+		answer()
+		time.Sleep(sayGuessesEvery)
+		answer() // its first step says what came of the one before it
+		if err := errors.Join(e.Drain(t.Context()), <-ran); err != nil {
+			t.Fatal(err)
+		}
+		// The first 33 ids of the answer come in five steps of up to 1+7: three of these check 7 guesses.
+		for _, line := range []string{
+			`msg=guesses steps=5 tokens_per_step=6.60 held="100 %" by_place="100 100 80 80 80 60 60 %"`,
+			`msg=guesses steps=6 tokens_per_step=6.50 held="100 %" by_place="100 100 83 83 83 50 50 %"`,
+		} {
+			if strings.Count(log.String(), line) != 1 {
+				t.Errorf("no line %s in:\n%s", line, log.String())
+			}
+		}
+	})
 }
 
 // TestSPC9Panic: what guesses fails, and replies go on without guesses; the log says so once.

@@ -35,6 +35,7 @@ type life struct {
 	lastTokens        int           // its tokens
 	chunkers          chunkers
 	masks             maskTime
+	guessLog          guessLog
 
 	// For the supervisor, which reads them while the loop runs.
 	busySince    atomic.Int64 // when it began to work on what it works on, in ns since epoch; 0 = it rests
@@ -128,6 +129,7 @@ func (l *life) run() (err error) {
 			return err
 		}
 	}
+	l.sayGuesses(l.eng.cfg.Clock(), true)
 	return nil
 }
 
@@ -307,6 +309,7 @@ func (l *life) deliver(result *runner.Result) error {
 	l.eng.progress.Store(at)
 	l.busySince.Store(at)
 	l.publish(false)
+	l.sayGuesses(now, false)
 	if l.eng.cfg.Step != nil && step.counted > 0 {
 		l.eng.cfg.Step(step.counted, took)
 	}

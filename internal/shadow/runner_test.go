@@ -49,7 +49,9 @@ func decoder(t *testing.T, spec *model.Spec, params map[string]tensor.Tensor, li
 // TestRunner applies the suite of whole runners, whose rows ask for guesses as it comes: what the
 // target gives is the same whatever is guessed beside it.
 func TestRunner(t *testing.T) {
-	pairs(t, decoder, runnertest.Scale{Schedules: 15, Soak: 2000, Every: 6})
+	for _, pair := range [][2]string{{"gpt-oss", "llama"}, {"qwen3", "qwen3moe"}} {
+		beside(t, pair, modeltest.Options{}, decoder, runnertest.Scale{Schedules: 15, Soak: 2000, Every: 6})
+	}
 }
 
 // TestRunnerOnACard is the same on a card, in a release: the emulator takes minutes for it.
@@ -57,40 +59,38 @@ func TestRunnerOnACard(t *testing.T) {
 	if soak.Cases(t, 0, 10) == 0 {
 		t.Skip("OSSIAN_SOAK=1 runs it")
 	}
-	pairs(t, onCard, runnertest.Scale{Schedules: 6, Soak: 20, Every: 8, Guesses: 6})
+	beside(t, [2]string{"gpt-oss", "llama"}, modeltest.Options{Small: true}, onCard, runnertest.Scale{Schedules: 6, Soak: 20, Every: 8, Guesses: 6})
 }
 
-// pairs holds models with others that guess beside them to the suite.
-func pairs(t *testing.T, open opener, scale runnertest.Scale) {
-	for _, pair := range [][2]string{{"gpt-oss", "llama"}, {"qwen3", "qwen3moe"}} {
-		t.Run(fmt.Sprint(pair), func(t *testing.T) {
-			spec, params := modeltest.Tiny(pair[0], modeltest.Options{})
-			small, smallParams := modeltest.Tiny(pair[1], modeltest.Options{Small: true, Seed: 1})
-			guesses := 0
-			scale.Run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
-				lim := model.Limits{MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, BlockSize: c.BlockSize, Lookahead: c.Lookahead}
-				windows, _ := spec.Groups()
-				for range windows {
-					lim.Blocks = append(lim.Blocks, c.Blocks)
-				}
-				cfg, beside := Config{Tokens: 5}, lim
-				beside.Lookahead, beside.Blocks = 0, nil
-				ours, _ := small.Groups()
-				for group := range ours {
-					cfg.Groups = append(cfg.Groups, group)
-					beside.Blocks = append(beside.Blocks, c.Blocks+c.MaxSeqs*ScratchBlocks(5, c.BlockSize))
-				}
-				both, err := New(open(t, spec, params, lim), open(t, small, smallParams, beside), cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return &checked{Runner: both, t: t, guesses: &guesses}
-			})
-			if guesses == 0 {
-				t.Error("nothing was guessed")
+// beside holds a model to the suite beside which a second one guesses.
+func beside(t *testing.T, pair [2]string, size modeltest.Options, open opener, scale runnertest.Scale) {
+	t.Run(fmt.Sprint(pair), func(t *testing.T) {
+		spec, params := modeltest.Tiny(pair[0], size)
+		small, smallParams := modeltest.Tiny(pair[1], modeltest.Options{Small: true, Seed: 1})
+		guesses := 0
+		scale.Run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
+			lim := model.Limits{MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, BlockSize: c.BlockSize, Lookahead: c.Lookahead}
+			windows, _ := spec.Groups()
+			for range windows {
+				lim.Blocks = append(lim.Blocks, c.Blocks)
 			}
+			cfg, beside := Config{Tokens: 5}, lim
+			beside.Lookahead, beside.Blocks = 0, nil
+			ours, _ := small.Groups()
+			for group := range ours {
+				cfg.Groups = append(cfg.Groups, group)
+				beside.Blocks = append(beside.Blocks, c.Blocks+c.MaxSeqs*ScratchBlocks(5, c.BlockSize))
+			}
+			both, err := New(open(t, spec, params, lim), open(t, small, smallParams, beside), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &checked{Runner: both, t: t, guesses: &guesses}
 		})
-	}
+		if guesses == 0 {
+			t.Error("nothing was guessed")
+		}
+	})
 }
 
 // A checked runner fails a test whose guesses have failed, and counts them.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"ossian/internal/cuda"
 	"ossian/internal/cuda/emu"
 	"ossian/internal/model"
+	"ossian/internal/model/modeltest"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/synth"
@@ -52,12 +54,19 @@ type rig struct {
 	blocks []runner.BlockID
 }
 
+// limited returns lim with its blocks for each group of a model.
+func limited(spec *model.Spec, lim model.Limits) model.Limits {
+	windows, _ := spec.Groups()
+	lim.Blocks = slices.Repeat(lim.Blocks, len(windows))
+	return lim
+}
+
 // onProcessors returns devices for a target and for a head, which compute exactly.
 func onProcessors(t *testing.T, target, head *model.Spec, lim model.Limits) (of, beside model.Joiner) {
 	cfg := cpu.Config{Threads: 2, Exact: true, KV: tensor.F32, Weights: "bf16"}
 	var all [2]model.Joiner
 	for i, spec := range []*model.Spec{target, head} {
-		device, err := cpu.New(spec, lim, cfg)
+		device, err := cpu.New(spec, limited(spec, lim), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,11 +83,11 @@ func onCard(t *testing.T, target, head *model.Spec, lim model.Limits) (of, besid
 			t.Error(err)
 		}
 	})
-	first, err := cuda.New(target, lim, cuda.Config{Driver: machine.Driver()})
+	first, err := cuda.New(target, limited(target, lim), cuda.Config{Driver: machine.Driver()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := cuda.New(head, lim, cuda.Config{Beside: first})
+	second, err := cuda.New(head, limited(head, lim), cuda.Config{Beside: first})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +100,7 @@ func newRig(t *testing.T, of *ckpt.Model, head *Head, length int, open func(t *t
 	lim := model.Limits{MaxSeqs: 2, MaxTokens: 64, MaxLen: length, BlockSize: 16, Blocks: []int{(length + 15) / 16}}
 	device, beside := open(t, of.Spec, &head.Spec.Spec, lim)
 	r, err := &rig{t: t, out: head.Spec.Out}, error(nil)
-	if r.target, err = model.NewDecoder(of.Spec, of.Params, device, lim, nil); err != nil {
+	if r.target, err = model.NewDecoder(of.Spec, of.Params, device, limited(of.Spec, lim), nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.target.Close() })
@@ -111,7 +120,7 @@ func newRig(t *testing.T, of *ckpt.Model, head *Head, length int, open func(t *t
 // step runs one row and returns what it draws, and the head's log probabilities.
 func (r *rig) step(on runner.Runner, tokens []int32, start int) (int32, []float64) {
 	r.t.Helper()
-	row := runner.Row{Start: start, Len: len(tokens), Tables: [][]runner.BlockID{r.blocks}, Sample: true, Ahead: 1, Params: &sample.Params{Logprobs: true, TopLogprobs: r.out}}
+	row := runner.Row{Start: start, Len: len(tokens), Tables: slices.Repeat([][]runner.BlockID{r.blocks}, len(on.Info().Groups)), Sample: true, Ahead: 1, Params: &sample.Params{Logprobs: true, TopLogprobs: r.out}}
 	if err := on.Launch(&runner.Batch{Tokens: tokens, Rows: []runner.Row{row}}); err != nil {
 		r.t.Fatal(err)
 	}
@@ -187,6 +196,52 @@ func goldenHeads(t *testing.T, on func(t *testing.T, target, head *model.Spec, l
 				compare(t, fmt.Sprint("behind guess ", at), got, logprobs[len(want.Positions)+at], most)
 			}
 		})
+	}
+}
+
+// A head beside a mixture of experts reads on a card what it does on processors, whose sums over experts
+// wait there for the norm behind them.
+func TestBesideExperts(t *testing.T) {
+	spec, params := modeltest.Tiny("gpt-oss", modeltest.Options{Small: true})
+	of := &ckpt.Model{Spec: spec, Params: params}
+	head := &Head{Params: map[string]tensor.Tensor{}, Spec: &model.HeadSpec{Target: spec.Hidden, Boundaries: []int{0, 1, spec.Layers}, Out: 90, Embed: true, Head: true, NormBeforeFC: true, NormBeforeResidual: true, NormOutput: true,
+		Spec: model.Spec{Family: "llama", Name: "head", Layers: 1, Hidden: 64, Vocab: spec.Vocab, Heads: 4, KVHeads: 2, HeadDim: 16, MaxLen: spec.MaxLen, Eps: spec.Eps, RoPE: model.RoPE{Base: 10000}, Windows: []int{0}, FFN: model.FFN{Inner: 96}}}}
+	rng := rand.New(rand.NewPCG(5, 5))
+	for _, param := range model.HeadParams(head.Spec) {
+		stored := tensor.Tensor{Name: param.Name, DType: tensor.F32, Shape: param.Shape}
+		for range stored.Elems() {
+			value := 1 + rng.NormFloat64()/4 // of a norm
+			if len(param.Shape) > 1 {
+				value = rng.NormFloat64() / math.Sqrt(float64(param.Shape[1]))
+			}
+			stored.Data = binary.LittleEndian.AppendUint32(stored.Data, math.Float32bits(float32(value)))
+		}
+		head.Params[param.Name] = stored
+	}
+	tokens := make([]int32, 40)
+	for i := range tokens {
+		tokens[i] = rng.Int32N(int32(spec.Vocab))
+	}
+	var all [2][][]float64
+	for i, on := range []func(*testing.T, *model.Spec, *model.Spec, model.Limits) (model.Joiner, model.Joiner){onProcessors, onCard} {
+		r := newRig(t, of, head, 64, on)
+		for from := 0; from < len(tokens)-1; from += 13 {
+			n := min(13, len(tokens)-1-from)
+			r.step(r.target, tokens[from:from+n], from)
+			places := make([]int32, n)
+			for k := range places {
+				places[k] = int32(k)
+			}
+			r.head.Take(places, false)
+			_, got := r.step(r.head, tokens[from+1:from+1+n], from)
+			all[i] = append(all[i], got)
+		}
+		r.head.Take([]int32{0}, true)
+		_, got := r.step(r.head, tokens[:1], len(tokens)-1)
+		all[i] = append(all[i], got)
+	}
+	for step, want := range all[0] {
+		compare(t, fmt.Sprint("step ", step), all[1][step], want, 0.15)
 	}
 }
 

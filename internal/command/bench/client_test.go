@@ -64,6 +64,9 @@ func TestBenchServeTakesAll(t *testing.T) {
 func TestBenchServeErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	missing := filepath.Join(t.TempDir(), "none.json")
+	if err := os.WriteFile("x.json", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ args, want string }{
 		{"--compat vlm", "vllm-0.11"},
 		{"--request-rate 0", "above 0"},

@@ -8,8 +8,8 @@ import (
 	"ossian/internal/command/commandtest"
 )
 
-// Where results cannot be written, that is said before anything is read, started or measured, with the
-// flag that names the place.
+// Where results cannot be written, or what is named is not there, that is said before anything is read, started or measured, with the
+// flag that names it.
 func TestOutputsFirst(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"folder", "bench-throughput.pprof"} {
@@ -32,6 +32,11 @@ func TestOutputsFirst(t *testing.T) {
 		{"serve --num-prompts 1 --plot-timeline --result-dir file/x", "--result-dir file/x: " + file},
 		{"serve --num-prompts 1 --save-detailed --result-filename folder", "--result-filename folder" + folder},
 		{"serve --num-prompts 1 --append-result --result-dir folder --result-filename ../file/x", "--result-filename file/x: " + file},
+		{"serve --num-prompts 1 --dataset-name sharegpt --dataset-path none", "--dataset-path none: no such file or directory; name a file that is there"},
+		{"sweep load --max 1 --num-prompts 1 --dataset-name custom --dataset-path folder", "--dataset-path folder: this is a folder; name the file in it"},
+		{"compare none none", "open none: no such file or directory; expected a result of ossian bench serve"},
+		{"summarize folder", "folder is a folder; expected a file of results"},
+		{"merge none.log none.log", "open none.log: no such file or directory; expected a log of ossian bench serve --shard"},
 		{"merge none.log --log folder", "--log folder" + folder},
 		{"merge none.log --output file/x", "--output file/x: " + file},
 		{"throughput --input-len 4 --output-json folder", "--output-json folder" + folder},

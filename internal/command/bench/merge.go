@@ -59,7 +59,7 @@ func readParts(names []string, notes io.Writer) (parts []shards.Part, err error)
 	for _, name := range names {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; expected a log of ossian bench serve --shard", err)
 		}
 		recording, complete, err := bench.ReadLog(bufio.NewReader(file))
 		if err = errors.Join(err, file.Close()); err != nil {

@@ -65,6 +65,9 @@ processors is also found where it is written by default.`,
 			if len(args) > 0 {
 				name = args[0]
 			}
+			if flags.out == "" && flags.rows == "" {
+				flags.out = local.Path(command.StateDir())
+			}
 			if err := command.OutputFile("--output", flags.out); err != nil {
 				return command.WithStatus(statusUsage, err)
 			}
@@ -252,19 +255,15 @@ func calibrateProcessors(cmd *cobra.Command, name string, flags *calibrateFlags)
 	if err != nil {
 		return err
 	}
-	path := flags.out
-	if path == "" {
-		path = local.Path(command.StateDir())
-	}
-	if path != "" {
-		if err := writeCalibration(path, file); err != nil {
+	if flags.out != "" {
+		if err := writeCalibration(flags.out, file); err != nil {
 			return err
 		}
 	}
 	if flags.asJSON {
 		return writeJSON(cmd.OutOrStdout(), map[string]any{"calibration": file, "evidence": evidence, "seconds": time.Since(began).Seconds(), "load_average": loadAverage()})
 	}
-	return writeText(cmd.OutOrStdout(), processorsText(file, evidence, time.Since(began), path))
+	return writeText(cmd.OutOrStdout(), processorsText(file, evidence, time.Since(began), flags.out))
 }
 
 // longest is the context that steps and runs need.

@@ -18,6 +18,7 @@ func TestOutputsFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Setenv("XDG_STATE_HOME", file)
 	refused := file + " is a file, where a folder is needed; name a "
 	for _, c := range []struct {
 		args []string
@@ -27,6 +28,7 @@ func TestOutputsFirst(t *testing.T) {
 		{[]string{"run", plan, "--out", filepath.Join(file, "x")}, "--out " + filepath.Join(file, "x") + ": " + refused},
 		{[]string{"calibrate", "--output", dir}, "--output " + dir + ": this is a folder; name a file"},
 		{[]string{"calibrate", "--rows", "none", "-o", filepath.Join(file, "x")}, "--output " + filepath.Join(file, "x") + ": " + refused},
+		{[]string{"calibrate"}, "--output " + filepath.Join(file, "ossian", "calibration.json") + ": " + refused},
 	} {
 		text, err := run(t, c.args...)
 		if command.Status(err) != 2 || !strings.Contains(err.Error(), c.want) || text != "" {

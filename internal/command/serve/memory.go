@@ -68,18 +68,17 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	})
 }
 
-// guessBytes is what guesses take: indexes of all tokens that have keys and values and of stored
-// outputs, some 12 bytes for each, and masks behind guesses.
+// guessBytes is what guesses take: indexes of all tokens that have keys and values and, where no model
+// guesses, of stored outputs, some 12 bytes for each, and masks behind guesses.
 func guessBytes(vocab int, lim *model.Limits, lookup bool) int64 {
 	if lim.Lookahead == 0 {
 		return 0
 	}
-	masks := int64(lim.MaxSeqs) * int64(lim.Lookahead) * int64(vocab) / 8
-	if !lookup { // a model's guesses need no index
-		return masks
+	indexed := int64(slices.Max(lim.Blocks)) * int64(lim.BlockSize)
+	if lookup {
+		indexed += 1 << 20
 	}
-	const stored = 1 << 20
-	return 12*(stored+int64(slices.Max(lim.Blocks))*int64(lim.BlockSize)) + masks
+	return 12*indexed + int64(lim.MaxSeqs)*int64(lim.Lookahead)*int64(vocab)/8
 }
 
 // connectionBytes is what a connection takes.

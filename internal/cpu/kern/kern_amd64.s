@@ -4179,16 +4179,16 @@ block1:
 	RET
 
 // func q4Tile1AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile1AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4196,35 +4196,34 @@ block:
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
 	PREFETCHT0    (CX)(SI*1)
-	VMOVDQU64     (AX), Z2
-	VPSRLW        $0x04, Z2, Z6
-	VPERMB        Z0, Z2, Z2
-	VPERMB        Z0, Z6, Z6
-	VMOVDQU64     64(AX), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
+	VCVTPH2PS     (CX), Z2
+	VPBROADCASTD  36(DX), Z5
+	VPXORD        Z6, Z6, Z6
+	VMOVDQU64     (AX), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST (DX), Z3, Z5
+	VPDPBUSD.BCST 16(DX), Z4, Z6
+	VMOVDQU64     64(AX), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 4(DX), Z3, Z5
+	VPDPBUSD.BCST 20(DX), Z4, Z6
 	VMOVDQU64     128(AX), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
-	VMOVDQU64     192(AX), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VCVTPH2PS     (CX), Z10
-	VPBROADCASTD  36(DX), Z11
-	VPDPBUSD.BCST (DX), Z2, Z11
-	VPDPBUSD.BCST 4(DX), Z3, Z11
-	VPDPBUSD.BCST 8(DX), Z4, Z11
-	VPDPBUSD.BCST 12(DX), Z5, Z11
-	VPDPBUSD.BCST 16(DX), Z6, Z11
-	VPDPBUSD.BCST 20(DX), Z7, Z11
-	VPDPBUSD.BCST 24(DX), Z8, Z11
-	VPDPBUSD.BCST 28(DX), Z9, Z11
-	VCVTDQ2PS     Z11, Z11
-	VMULPS.BCST   32(DX), Z11, Z11
-	VFMADD231PS   Z11, Z10, Z1
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 8(DX), Z3, Z5
+	VPDPBUSD.BCST 24(DX), Z4, Z6
+	VMOVDQU64     192(AX), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 12(DX), Z3, Z5
+	VPDPBUSD.BCST 28(DX), Z4, Z6
+	VPSRAD        $0x04, Z6, Z6
+	VPADDD        Z6, Z5, Z5
+	VCVTDQ2PS     Z5, Z5
+	VMULPS.BCST   32(DX), Z5, Z5
+	VFMADD231PS   Z5, Z2, Z1
 	ADDQ          $0x00000100, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x0000002c, DX
@@ -4238,17 +4237,17 @@ block:
 	RET
 
 // func q4Tile2AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile2AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4256,47 +4255,49 @@ block:
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
 	PREFETCHT0    (CX)(SI*1)
-	VMOVDQU64     (AX), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
-	VMOVDQU64     64(AX), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
+	VCVTPH2PS     (CX), Z3
+	VPBROADCASTD  72(DX), Z6
+	VPXORD        Z7, Z7, Z7
+	VPBROADCASTD  76(DX), Z8
+	VPXORD        Z9, Z9, Z9
+	VMOVDQU64     (AX), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST (DX), Z4, Z6
+	VPDPBUSD.BCST 16(DX), Z5, Z7
+	VPDPBUSD.BCST 32(DX), Z4, Z8
+	VPDPBUSD.BCST 48(DX), Z5, Z9
+	VMOVDQU64     64(AX), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 4(DX), Z4, Z6
+	VPDPBUSD.BCST 20(DX), Z5, Z7
+	VPDPBUSD.BCST 36(DX), Z4, Z8
+	VPDPBUSD.BCST 52(DX), Z5, Z9
 	VMOVDQU64     128(AX), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VMOVDQU64     192(AX), Z6
-	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
-	VCVTPH2PS     (CX), Z11
-	VPBROADCASTD  72(DX), Z12
-	VPBROADCASTD  76(DX), Z13
-	VPDPBUSD.BCST (DX), Z3, Z12
-	VPDPBUSD.BCST 32(DX), Z3, Z13
-	VPDPBUSD.BCST 4(DX), Z4, Z12
-	VPDPBUSD.BCST 36(DX), Z4, Z13
-	VPDPBUSD.BCST 8(DX), Z5, Z12
-	VPDPBUSD.BCST 40(DX), Z5, Z13
-	VPDPBUSD.BCST 12(DX), Z6, Z12
-	VPDPBUSD.BCST 44(DX), Z6, Z13
-	VPDPBUSD.BCST 16(DX), Z7, Z12
-	VPDPBUSD.BCST 48(DX), Z7, Z13
-	VPDPBUSD.BCST 20(DX), Z8, Z12
-	VPDPBUSD.BCST 52(DX), Z8, Z13
-	VPDPBUSD.BCST 24(DX), Z9, Z12
-	VPDPBUSD.BCST 56(DX), Z9, Z13
-	VPDPBUSD.BCST 28(DX), Z10, Z12
-	VPDPBUSD.BCST 60(DX), Z10, Z13
-	VCVTDQ2PS     Z12, Z12
-	VMULPS.BCST   64(DX), Z12, Z12
-	VFMADD231PS   Z12, Z11, Z1
-	VCVTDQ2PS     Z13, Z13
-	VMULPS.BCST   68(DX), Z13, Z13
-	VFMADD231PS   Z13, Z11, Z2
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 8(DX), Z4, Z6
+	VPDPBUSD.BCST 24(DX), Z5, Z7
+	VPDPBUSD.BCST 40(DX), Z4, Z8
+	VPDPBUSD.BCST 56(DX), Z5, Z9
+	VMOVDQU64     192(AX), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 12(DX), Z4, Z6
+	VPDPBUSD.BCST 28(DX), Z5, Z7
+	VPDPBUSD.BCST 44(DX), Z4, Z8
+	VPDPBUSD.BCST 60(DX), Z5, Z9
+	VPSRAD        $0x04, Z7, Z7
+	VPADDD        Z7, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   64(DX), Z6, Z6
+	VFMADD231PS   Z6, Z3, Z1
+	VPSRAD        $0x04, Z9, Z9
+	VPADDD        Z9, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VMULPS.BCST   68(DX), Z8, Z8
+	VFMADD231PS   Z8, Z3, Z2
 	ADDQ          $0x00000100, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x00000058, DX
@@ -4312,18 +4313,18 @@ block:
 	RET
 
 // func q4Tile3AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile3AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4333,20 +4334,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z4
 	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
+	VPANDD        Z0, Z4, Z4
+	VPANDD        Z0, Z8, Z8
 	VMOVDQU64     64(AX), Z5
 	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
+	VPANDD        Z0, Z5, Z5
+	VPANDD        Z0, Z9, Z9
 	VMOVDQU64     128(AX), Z6
 	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
+	VPANDD        Z0, Z6, Z6
+	VPANDD        Z0, Z10, Z10
 	VMOVDQU64     192(AX), Z7
 	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
+	VPANDD        Z0, Z7, Z7
+	VPANDD        Z0, Z11, Z11
 	VCVTPH2PS     (CX), Z12
 	VPBROADCASTD  108(DX), Z13
 	VPBROADCASTD  112(DX), Z14
@@ -4401,19 +4402,19 @@ block:
 	RET
 
 // func q4Tile4AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile4AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4423,20 +4424,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z5
 	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
+	VPANDD        Z0, Z5, Z5
+	VPANDD        Z0, Z9, Z9
 	VMOVDQU64     64(AX), Z6
 	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
+	VPANDD        Z0, Z6, Z6
+	VPANDD        Z0, Z10, Z10
 	VMOVDQU64     128(AX), Z7
 	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
+	VPANDD        Z0, Z7, Z7
+	VPANDD        Z0, Z11, Z11
 	VMOVDQU64     192(AX), Z8
 	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
+	VPANDD        Z0, Z8, Z8
+	VPANDD        Z0, Z12, Z12
 	VCVTPH2PS     (CX), Z13
 	VPBROADCASTD  144(DX), Z14
 	VPBROADCASTD  148(DX), Z15
@@ -4505,20 +4506,20 @@ block:
 	RET
 
 // func q4Tile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile5AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4528,20 +4529,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z6
 	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
+	VPANDD        Z0, Z6, Z6
+	VPANDD        Z0, Z10, Z10
 	VMOVDQU64     64(AX), Z7
 	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
+	VPANDD        Z0, Z7, Z7
+	VPANDD        Z0, Z11, Z11
 	VMOVDQU64     128(AX), Z8
 	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
+	VPANDD        Z0, Z8, Z8
+	VPANDD        Z0, Z12, Z12
 	VMOVDQU64     192(AX), Z9
 	VPSRLW        $0x04, Z9, Z13
-	VPERMB        Z0, Z9, Z9
-	VPERMB        Z0, Z13, Z13
+	VPANDD        Z0, Z9, Z9
+	VPANDD        Z0, Z13, Z13
 	VCVTPH2PS     (CX), Z14
 	VPBROADCASTD  180(DX), Z15
 	VPBROADCASTD  184(DX), Z16
@@ -4624,21 +4625,21 @@ block:
 	RET
 
 // func q4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile6AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4648,20 +4649,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z7
 	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
+	VPANDD        Z0, Z7, Z7
+	VPANDD        Z0, Z11, Z11
 	VMOVDQU64     64(AX), Z8
 	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
+	VPANDD        Z0, Z8, Z8
+	VPANDD        Z0, Z12, Z12
 	VMOVDQU64     128(AX), Z9
 	VPSRLW        $0x04, Z9, Z13
-	VPERMB        Z0, Z9, Z9
-	VPERMB        Z0, Z13, Z13
+	VPANDD        Z0, Z9, Z9
+	VPANDD        Z0, Z13, Z13
 	VMOVDQU64     192(AX), Z10
 	VPSRLW        $0x04, Z10, Z14
-	VPERMB        Z0, Z10, Z10
-	VPERMB        Z0, Z14, Z14
+	VPANDD        Z0, Z10, Z10
+	VPANDD        Z0, Z14, Z14
 	VCVTPH2PS     (CX), Z15
 	VPBROADCASTD  216(DX), Z16
 	VPBROADCASTD  220(DX), Z17
@@ -4758,22 +4759,22 @@ block:
 	RET
 
 // func q4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Tile7AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000900, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4783,20 +4784,20 @@ block:
 	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z8
 	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
+	VPANDD        Z0, Z8, Z8
+	VPANDD        Z0, Z12, Z12
 	VMOVDQU64     64(AX), Z9
 	VPSRLW        $0x04, Z9, Z13
-	VPERMB        Z0, Z9, Z9
-	VPERMB        Z0, Z13, Z13
+	VPANDD        Z0, Z9, Z9
+	VPANDD        Z0, Z13, Z13
 	VMOVDQU64     128(AX), Z10
 	VPSRLW        $0x04, Z10, Z14
-	VPERMB        Z0, Z10, Z10
-	VPERMB        Z0, Z14, Z14
+	VPANDD        Z0, Z10, Z10
+	VPANDD        Z0, Z14, Z14
 	VMOVDQU64     192(AX), Z11
 	VPSRLW        $0x04, Z11, Z15
-	VPERMB        Z0, Z11, Z11
-	VPERMB        Z0, Z15, Z15
+	VPANDD        Z0, Z11, Z11
+	VPANDD        Z0, Z15, Z15
 	VCVTPH2PS     (CX), Z16
 	VPBROADCASTD  252(DX), Z17
 	VPBROADCASTD  256(DX), Z18
@@ -4907,17 +4908,17 @@ block:
 	RET
 
 // func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4OneRow1AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R11
@@ -4934,35 +4935,34 @@ block:
 	PREFETCHT0    192(BX)
 	PREFETCHT0    256(BX)
 	ADDQ          $0x00000120, BX
-	VMOVDQU64     (R9), Z2
-	VPSRLW        $0x04, Z2, Z6
-	VPERMB        Z0, Z2, Z2
-	VPERMB        Z0, Z6, Z6
-	VMOVDQU64     64(R9), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
+	VCVTPH2PS     (R10), Z2
+	VPBROADCASTD  36(R11), Z5
+	VPXORD        Z6, Z6, Z6
+	VMOVDQU64     (R9), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST (R11), Z3, Z5
+	VPDPBUSD.BCST 16(R11), Z4, Z6
+	VMOVDQU64     64(R9), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 4(R11), Z3, Z5
+	VPDPBUSD.BCST 20(R11), Z4, Z6
 	VMOVDQU64     128(R9), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
-	VMOVDQU64     192(R9), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VCVTPH2PS     (R10), Z10
-	VPBROADCASTD  36(R11), Z11
-	VPDPBUSD.BCST (R11), Z2, Z11
-	VPDPBUSD.BCST 4(R11), Z3, Z11
-	VPDPBUSD.BCST 8(R11), Z4, Z11
-	VPDPBUSD.BCST 12(R11), Z5, Z11
-	VPDPBUSD.BCST 16(R11), Z6, Z11
-	VPDPBUSD.BCST 20(R11), Z7, Z11
-	VPDPBUSD.BCST 24(R11), Z8, Z11
-	VPDPBUSD.BCST 28(R11), Z9, Z11
-	VCVTDQ2PS     Z11, Z11
-	VMULPS.BCST   32(R11), Z11, Z11
-	VFMADD231PS   Z11, Z10, Z1
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 8(R11), Z3, Z5
+	VPDPBUSD.BCST 24(R11), Z4, Z6
+	VMOVDQU64     192(R9), Z4
+	VPANDD        Z0, Z4, Z3
+	VPANDND       Z4, Z0, Z4
+	VPDPBUSD.BCST 12(R11), Z3, Z5
+	VPDPBUSD.BCST 28(R11), Z4, Z6
+	VPSRAD        $0x04, Z6, Z6
+	VPADDD        Z6, Z5, Z5
+	VCVTDQ2PS     Z5, Z5
+	VMULPS.BCST   32(R11), Z5, Z5
+	VFMADD231PS   Z5, Z2, Z1
 	ADDQ          $0x00000100, R9
 	ADDQ          $0x20, R10
 	ADDQ          $0x0000002c, R11
@@ -4979,17 +4979,17 @@ block:
 	RET
 
 // func q4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4OneRowFine1AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R11
@@ -5007,47 +5007,49 @@ block:
 	PREFETCHT0    192(BX)
 	PREFETCHT0    256(BX)
 	ADDQ          $0x00000120, BX
-	VMOVDQU64     (R9), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
-	VMOVDQU64     64(R9), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
+	VCVTPH2PS     (R10), Z3
+	VPBROADCASTD  72(R11), Z6
+	VPXORD        Z7, Z7, Z7
+	VPBROADCASTD  76(R11), Z8
+	VPXORD        Z9, Z9, Z9
+	VMOVDQU64     (R9), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST (R11), Z4, Z6
+	VPDPBUSD.BCST 16(R11), Z5, Z7
+	VPDPBUSD.BCST 32(R11), Z4, Z8
+	VPDPBUSD.BCST 48(R11), Z5, Z9
+	VMOVDQU64     64(R9), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 4(R11), Z4, Z6
+	VPDPBUSD.BCST 20(R11), Z5, Z7
+	VPDPBUSD.BCST 36(R11), Z4, Z8
+	VPDPBUSD.BCST 52(R11), Z5, Z9
 	VMOVDQU64     128(R9), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VMOVDQU64     192(R9), Z6
-	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
-	VCVTPH2PS     (R10), Z11
-	VPBROADCASTD  72(R11), Z12
-	VPBROADCASTD  76(R11), Z13
-	VPDPBUSD.BCST (R11), Z3, Z12
-	VPDPBUSD.BCST 32(R11), Z3, Z13
-	VPDPBUSD.BCST 4(R11), Z4, Z12
-	VPDPBUSD.BCST 36(R11), Z4, Z13
-	VPDPBUSD.BCST 8(R11), Z5, Z12
-	VPDPBUSD.BCST 40(R11), Z5, Z13
-	VPDPBUSD.BCST 12(R11), Z6, Z12
-	VPDPBUSD.BCST 44(R11), Z6, Z13
-	VPDPBUSD.BCST 16(R11), Z7, Z12
-	VPDPBUSD.BCST 48(R11), Z7, Z13
-	VPDPBUSD.BCST 20(R11), Z8, Z12
-	VPDPBUSD.BCST 52(R11), Z8, Z13
-	VPDPBUSD.BCST 24(R11), Z9, Z12
-	VPDPBUSD.BCST 56(R11), Z9, Z13
-	VPDPBUSD.BCST 28(R11), Z10, Z12
-	VPDPBUSD.BCST 60(R11), Z10, Z13
-	VCVTDQ2PS     Z12, Z12
-	VMULPS.BCST   64(R11), Z12, Z12
-	VFMADD231PS   Z12, Z11, Z1
-	VCVTDQ2PS     Z13, Z13
-	VMULPS.BCST   68(R11), Z13, Z13
-	VFMADD231PS   Z13, Z11, Z2
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 8(R11), Z4, Z6
+	VPDPBUSD.BCST 24(R11), Z5, Z7
+	VPDPBUSD.BCST 40(R11), Z4, Z8
+	VPDPBUSD.BCST 56(R11), Z5, Z9
+	VMOVDQU64     192(R9), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 12(R11), Z4, Z6
+	VPDPBUSD.BCST 28(R11), Z5, Z7
+	VPDPBUSD.BCST 44(R11), Z4, Z8
+	VPDPBUSD.BCST 60(R11), Z5, Z9
+	VPSRAD        $0x04, Z7, Z7
+	VPADDD        Z7, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   64(R11), Z6, Z6
+	VFMADD231PS   Z6, Z3, Z1
+	VPSRAD        $0x04, Z9, Z9
+	VPADDD        Z9, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VMULPS.BCST   68(R11), Z8, Z8
+	VFMADD231PS   Z8, Z3, Z2
 	ADDQ          $0x00000100, R9
 	ADDQ          $0x20, R10
 	ADDQ          $0x00000058, R11
@@ -5065,19 +5067,19 @@ block:
 	RET
 
 // func q4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4OneRow2AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	MOVQ            CX, R9
-	IMULQ           DX, R9
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R12
@@ -5100,64 +5102,62 @@ block:
 	PREFETCHT0    192(BX)(R9*1)
 	PREFETCHT0    256(BX)(R9*1)
 	ADDQ          $0x00000120, BX
-	VMOVDQU64     (R10), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
-	VMOVDQU64     64(R10), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
+	VCVTPH2PS     (R11), Z3
+	VPBROADCASTD  36(R12), Z6
+	VPXORD        Z7, Z7, Z7
+	VMOVDQU64     (R10), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST (R12), Z4, Z6
+	VPDPBUSD.BCST 16(R12), Z5, Z7
+	VMOVDQU64     64(R10), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 4(R12), Z4, Z6
+	VPDPBUSD.BCST 20(R12), Z5, Z7
 	VMOVDQU64     128(R10), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VMOVDQU64     192(R10), Z6
-	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
-	VCVTPH2PS     (R11), Z11
-	VPBROADCASTD  36(R12), Z12
-	VPDPBUSD.BCST (R12), Z3, Z12
-	VPDPBUSD.BCST 4(R12), Z4, Z12
-	VPDPBUSD.BCST 8(R12), Z5, Z12
-	VPDPBUSD.BCST 12(R12), Z6, Z12
-	VPDPBUSD.BCST 16(R12), Z7, Z12
-	VPDPBUSD.BCST 20(R12), Z8, Z12
-	VPDPBUSD.BCST 24(R12), Z9, Z12
-	VPDPBUSD.BCST 28(R12), Z10, Z12
-	VCVTDQ2PS     Z12, Z12
-	VMULPS.BCST   32(R12), Z12, Z12
-	VFMADD231PS   Z12, Z11, Z1
-	VMOVDQU64     (R10)(R9*1), Z3
-	VPSRLW        $0x04, Z3, Z7
-	VPERMB        Z0, Z3, Z3
-	VPERMB        Z0, Z7, Z7
-	VMOVDQU64     64(R10)(R9*1), Z4
-	VPSRLW        $0x04, Z4, Z8
-	VPERMB        Z0, Z4, Z4
-	VPERMB        Z0, Z8, Z8
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 8(R12), Z4, Z6
+	VPDPBUSD.BCST 24(R12), Z5, Z7
+	VMOVDQU64     192(R10), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 12(R12), Z4, Z6
+	VPDPBUSD.BCST 28(R12), Z5, Z7
+	VPSRAD        $0x04, Z7, Z7
+	VPADDD        Z7, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   32(R12), Z6, Z6
+	VFMADD231PS   Z6, Z3, Z1
+	VCVTPH2PS     (R11)(R9*1), Z3
+	VPBROADCASTD  36(R12), Z6
+	VPXORD        Z8, Z8, Z8
+	VMOVDQU64     (R10)(R9*1), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST (R12), Z4, Z6
+	VPDPBUSD.BCST 16(R12), Z5, Z8
+	VMOVDQU64     64(R10)(R9*1), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 4(R12), Z4, Z6
+	VPDPBUSD.BCST 20(R12), Z5, Z8
 	VMOVDQU64     128(R10)(R9*1), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VMOVDQU64     192(R10)(R9*1), Z6
-	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
-	VCVTPH2PS     (R11)(R9*1), Z11
-	VPBROADCASTD  36(R12), Z12
-	VPDPBUSD.BCST (R12), Z3, Z12
-	VPDPBUSD.BCST 4(R12), Z4, Z12
-	VPDPBUSD.BCST 8(R12), Z5, Z12
-	VPDPBUSD.BCST 12(R12), Z6, Z12
-	VPDPBUSD.BCST 16(R12), Z7, Z12
-	VPDPBUSD.BCST 20(R12), Z8, Z12
-	VPDPBUSD.BCST 24(R12), Z9, Z12
-	VPDPBUSD.BCST 28(R12), Z10, Z12
-	VCVTDQ2PS     Z12, Z12
-	VMULPS.BCST   32(R12), Z12, Z12
-	VFMADD231PS   Z12, Z11, Z2
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 8(R12), Z4, Z6
+	VPDPBUSD.BCST 24(R12), Z5, Z8
+	VMOVDQU64     192(R10)(R9*1), Z5
+	VPANDD        Z0, Z5, Z4
+	VPANDND       Z5, Z0, Z5
+	VPDPBUSD.BCST 12(R12), Z4, Z6
+	VPDPBUSD.BCST 28(R12), Z5, Z8
+	VPSRAD        $0x04, Z8, Z8
+	VPADDD        Z8, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VMULPS.BCST   32(R12), Z6, Z6
+	VFMADD231PS   Z6, Z3, Z2
 	ADDQ          $0x00000100, R10
 	ADDQ          $0x20, R11
 	ADDQ          $0x0000002c, R12
@@ -5180,19 +5180,19 @@ block:
 	RET
 
 // func q4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4OneRowFine2AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	MOVQ            CX, R9
-	IMULQ           DX, R9
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R12
@@ -5217,88 +5217,92 @@ block:
 	PREFETCHT0    192(BX)(R9*1)
 	PREFETCHT0    256(BX)(R9*1)
 	ADDQ          $0x00000120, BX
-	VMOVDQU64     (R10), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VMOVDQU64     64(R10), Z6
-	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
+	VCVTPH2PS     (R11), Z5
+	VPBROADCASTD  72(R12), Z8
+	VPXORD        Z9, Z9, Z9
+	VPBROADCASTD  76(R12), Z10
+	VPXORD        Z11, Z11, Z11
+	VMOVDQU64     (R10), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST (R12), Z6, Z8
+	VPDPBUSD.BCST 16(R12), Z7, Z9
+	VPDPBUSD.BCST 32(R12), Z6, Z10
+	VPDPBUSD.BCST 48(R12), Z7, Z11
+	VMOVDQU64     64(R10), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 4(R12), Z6, Z8
+	VPDPBUSD.BCST 20(R12), Z7, Z9
+	VPDPBUSD.BCST 36(R12), Z6, Z10
+	VPDPBUSD.BCST 52(R12), Z7, Z11
 	VMOVDQU64     128(R10), Z7
-	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
-	VMOVDQU64     192(R10), Z8
-	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
-	VCVTPH2PS     (R11), Z13
-	VPBROADCASTD  72(R12), Z14
-	VPBROADCASTD  76(R12), Z15
-	VPDPBUSD.BCST (R12), Z5, Z14
-	VPDPBUSD.BCST 32(R12), Z5, Z15
-	VPDPBUSD.BCST 4(R12), Z6, Z14
-	VPDPBUSD.BCST 36(R12), Z6, Z15
-	VPDPBUSD.BCST 8(R12), Z7, Z14
-	VPDPBUSD.BCST 40(R12), Z7, Z15
-	VPDPBUSD.BCST 12(R12), Z8, Z14
-	VPDPBUSD.BCST 44(R12), Z8, Z15
-	VPDPBUSD.BCST 16(R12), Z9, Z14
-	VPDPBUSD.BCST 48(R12), Z9, Z15
-	VPDPBUSD.BCST 20(R12), Z10, Z14
-	VPDPBUSD.BCST 52(R12), Z10, Z15
-	VPDPBUSD.BCST 24(R12), Z11, Z14
-	VPDPBUSD.BCST 56(R12), Z11, Z15
-	VPDPBUSD.BCST 28(R12), Z12, Z14
-	VPDPBUSD.BCST 60(R12), Z12, Z15
-	VCVTDQ2PS     Z14, Z14
-	VMULPS.BCST   64(R12), Z14, Z14
-	VFMADD231PS   Z14, Z13, Z1
-	VCVTDQ2PS     Z15, Z15
-	VMULPS.BCST   68(R12), Z15, Z15
-	VFMADD231PS   Z15, Z13, Z2
-	VMOVDQU64     (R10)(R9*1), Z5
-	VPSRLW        $0x04, Z5, Z9
-	VPERMB        Z0, Z5, Z5
-	VPERMB        Z0, Z9, Z9
-	VMOVDQU64     64(R10)(R9*1), Z6
-	VPSRLW        $0x04, Z6, Z10
-	VPERMB        Z0, Z6, Z6
-	VPERMB        Z0, Z10, Z10
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 8(R12), Z6, Z8
+	VPDPBUSD.BCST 24(R12), Z7, Z9
+	VPDPBUSD.BCST 40(R12), Z6, Z10
+	VPDPBUSD.BCST 56(R12), Z7, Z11
+	VMOVDQU64     192(R10), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 12(R12), Z6, Z8
+	VPDPBUSD.BCST 28(R12), Z7, Z9
+	VPDPBUSD.BCST 44(R12), Z6, Z10
+	VPDPBUSD.BCST 60(R12), Z7, Z11
+	VPSRAD        $0x04, Z9, Z9
+	VPADDD        Z9, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VMULPS.BCST   64(R12), Z8, Z8
+	VFMADD231PS   Z8, Z5, Z1
+	VPSRAD        $0x04, Z11, Z11
+	VPADDD        Z11, Z10, Z10
+	VCVTDQ2PS     Z10, Z10
+	VMULPS.BCST   68(R12), Z10, Z10
+	VFMADD231PS   Z10, Z5, Z2
+	VCVTPH2PS     (R11)(R9*1), Z5
+	VPBROADCASTD  72(R12), Z8
+	VPXORD        Z12, Z12, Z12
+	VPBROADCASTD  76(R12), Z10
+	VPXORD        Z13, Z13, Z13
+	VMOVDQU64     (R10)(R9*1), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST (R12), Z6, Z8
+	VPDPBUSD.BCST 16(R12), Z7, Z12
+	VPDPBUSD.BCST 32(R12), Z6, Z10
+	VPDPBUSD.BCST 48(R12), Z7, Z13
+	VMOVDQU64     64(R10)(R9*1), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 4(R12), Z6, Z8
+	VPDPBUSD.BCST 20(R12), Z7, Z12
+	VPDPBUSD.BCST 36(R12), Z6, Z10
+	VPDPBUSD.BCST 52(R12), Z7, Z13
 	VMOVDQU64     128(R10)(R9*1), Z7
-	VPSRLW        $0x04, Z7, Z11
-	VPERMB        Z0, Z7, Z7
-	VPERMB        Z0, Z11, Z11
-	VMOVDQU64     192(R10)(R9*1), Z8
-	VPSRLW        $0x04, Z8, Z12
-	VPERMB        Z0, Z8, Z8
-	VPERMB        Z0, Z12, Z12
-	VCVTPH2PS     (R11)(R9*1), Z13
-	VPBROADCASTD  72(R12), Z14
-	VPBROADCASTD  76(R12), Z15
-	VPDPBUSD.BCST (R12), Z5, Z14
-	VPDPBUSD.BCST 32(R12), Z5, Z15
-	VPDPBUSD.BCST 4(R12), Z6, Z14
-	VPDPBUSD.BCST 36(R12), Z6, Z15
-	VPDPBUSD.BCST 8(R12), Z7, Z14
-	VPDPBUSD.BCST 40(R12), Z7, Z15
-	VPDPBUSD.BCST 12(R12), Z8, Z14
-	VPDPBUSD.BCST 44(R12), Z8, Z15
-	VPDPBUSD.BCST 16(R12), Z9, Z14
-	VPDPBUSD.BCST 48(R12), Z9, Z15
-	VPDPBUSD.BCST 20(R12), Z10, Z14
-	VPDPBUSD.BCST 52(R12), Z10, Z15
-	VPDPBUSD.BCST 24(R12), Z11, Z14
-	VPDPBUSD.BCST 56(R12), Z11, Z15
-	VPDPBUSD.BCST 28(R12), Z12, Z14
-	VPDPBUSD.BCST 60(R12), Z12, Z15
-	VCVTDQ2PS     Z14, Z14
-	VMULPS.BCST   64(R12), Z14, Z14
-	VFMADD231PS   Z14, Z13, Z3
-	VCVTDQ2PS     Z15, Z15
-	VMULPS.BCST   68(R12), Z15, Z15
-	VFMADD231PS   Z15, Z13, Z4
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 8(R12), Z6, Z8
+	VPDPBUSD.BCST 24(R12), Z7, Z12
+	VPDPBUSD.BCST 40(R12), Z6, Z10
+	VPDPBUSD.BCST 56(R12), Z7, Z13
+	VMOVDQU64     192(R10)(R9*1), Z7
+	VPANDD        Z0, Z7, Z6
+	VPANDND       Z7, Z0, Z7
+	VPDPBUSD.BCST 12(R12), Z6, Z8
+	VPDPBUSD.BCST 28(R12), Z7, Z12
+	VPDPBUSD.BCST 44(R12), Z6, Z10
+	VPDPBUSD.BCST 60(R12), Z7, Z13
+	VPSRAD        $0x04, Z12, Z12
+	VPADDD        Z12, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VMULPS.BCST   64(R12), Z8, Z8
+	VFMADD231PS   Z8, Z5, Z3
+	VPSRAD        $0x04, Z13, Z13
+	VPADDD        Z13, Z10, Z10
+	VCVTDQ2PS     Z10, Z10
+	VMULPS.BCST   68(R12), Z10, Z10
+	VFMADD231PS   Z10, Z5, Z4
 	ADDQ          $0x00000100, R10
 	ADDQ          $0x20, R11
 	ADDQ          $0x00000058, R12
@@ -5323,19 +5327,19 @@ block:
 	RET
 
 // func q4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT1   (BX)
@@ -5351,12 +5355,12 @@ block:
 	VPBROADCASTD 76(DX), Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -5371,12 +5375,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -5391,12 +5395,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -5411,12 +5415,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -5466,21 +5470,21 @@ block:
 	RET
 
 // func q4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair3AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
 
 block:
 	PREFETCHT1   (BX)
@@ -5498,12 +5502,12 @@ block:
 	VPBROADCASTD 116(DX), Z12
 	VMOVDQU64    (AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    (AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD (DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -5524,12 +5528,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    64(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    64(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 4(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -5550,12 +5554,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    128(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    128(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 8(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -5576,12 +5580,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    192(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    192(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 12(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -5649,23 +5653,23 @@ block:
 	RET
 
 // func q4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 block:
 	PREFETCHT1   (BX)
@@ -5685,12 +5689,12 @@ block:
 	VPBROADCASTD 156(DX), Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -5717,12 +5721,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -5749,12 +5753,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -5781,12 +5785,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -5872,25 +5876,25 @@ block:
 	RET
 
 // func q4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair5AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
 
 block:
 	PREFETCHT1   (BX)
@@ -5912,12 +5916,12 @@ block:
 	VPBROADCASTD 196(DX), Z20
 	VMOVDQU64    (AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    (AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD (DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -5950,12 +5954,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    64(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    64(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 4(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -5988,12 +5992,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    128(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    128(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 8(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -6026,12 +6030,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    192(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    192(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 12(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -6135,27 +6139,27 @@ block:
 	RET
 
 // func q4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Pair6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 block:
 	PREFETCHT1   (BX)
@@ -6179,12 +6183,12 @@ block:
 	VPBROADCASTD 236(DX), Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6223,12 +6227,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6267,12 +6271,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6311,12 +6315,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6438,19 +6442,19 @@ block:
 	RET
 
 // func q4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Fine2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT1   (BX)
@@ -6466,12 +6470,12 @@ block:
 	VPBROADCASTD 76(DX), Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -6486,12 +6490,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -6506,12 +6510,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -6526,12 +6530,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -6578,23 +6582,23 @@ block:
 	RET
 
 // func q4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Fine4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 block:
 	PREFETCHT1   (BX)
@@ -6614,12 +6618,12 @@ block:
 	VPBROADCASTD 156(DX), Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -6646,12 +6650,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -6678,12 +6682,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -6710,12 +6714,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -6795,27 +6799,27 @@ block:
 	RET
 
 // func q4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4Fine6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 block:
 	PREFETCHT1   (BX)
@@ -6839,12 +6843,12 @@ block:
 	VPBROADCASTD 236(DX), Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6883,12 +6887,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6927,12 +6931,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -6971,12 +6975,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -8029,16 +8033,16 @@ block1:
 	RET
 
 // func q4mTile1AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile1AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
 
 block:
 	PREFETCHT0       4096(AX)
@@ -8046,37 +8050,36 @@ block:
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
 	PREFETCHT0       (CX)(SI*1)
-	VMOVDQU64        (AX), Z2
-	VPSRLW           $0x04, Z2, Z6
-	VPERMB           Z0, Z2, Z2
-	VPERMB           Z0, Z6, Z6
-	VMOVDQU64        64(AX), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        128(AX), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
+	VCVTPH2PS        (CX), Z2
+	VCVTPH2PS        32(CX), Z3
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU64        (AX), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    (DX), Z4, Z6
+	VPDPBUSD.BCST    16(DX), Z5, Z7
+	VMOVDQU64        64(AX), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    4(DX), Z4, Z6
+	VPDPBUSD.BCST    20(DX), Z5, Z7
+	VMOVDQU64        128(AX), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    8(DX), Z4, Z6
+	VPDPBUSD.BCST    24(DX), Z5, Z7
 	VMOVDQU64        192(AX), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VCVTPH2PS        (CX), Z10
-	VCVTPH2PS        32(CX), Z11
-	VPXORD           Z12, Z12, Z12
-	VPDPBUSD.BCST    (DX), Z2, Z12
-	VPDPBUSD.BCST    4(DX), Z3, Z12
-	VPDPBUSD.BCST    8(DX), Z4, Z12
-	VPDPBUSD.BCST    12(DX), Z5, Z12
-	VPDPBUSD.BCST    16(DX), Z6, Z12
-	VPDPBUSD.BCST    20(DX), Z7, Z12
-	VPDPBUSD.BCST    24(DX), Z8, Z12
-	VPDPBUSD.BCST    28(DX), Z9, Z12
-	VCVTDQ2PS        Z12, Z12
-	VMULPS.BCST      32(DX), Z12, Z12
-	VFMADD231PS      Z12, Z10, Z1
-	VFMADD231PS.BCST 40(DX), Z11, Z1
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    12(DX), Z4, Z6
+	VPDPBUSD.BCST    28(DX), Z5, Z7
+	VPSRAD           $0x04, Z7, Z7
+	VPADDD           Z7, Z6, Z6
+	VCVTDQ2PS        Z6, Z6
+	VMULPS.BCST      32(DX), Z6, Z6
+	VFMADD231PS      Z6, Z2, Z1
+	VFMADD231PS.BCST 40(DX), Z3, Z1
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x40, CX
 	ADDQ             $0x0000002c, DX
@@ -8090,17 +8093,17 @@ block:
 	RET
 
 // func q4mTile2AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile2AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 
 block:
 	PREFETCHT0       4096(AX)
@@ -8108,50 +8111,52 @@ block:
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
 	PREFETCHT0       (CX)(SI*1)
-	VMOVDQU64        (AX), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        64(AX), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        128(AX), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
+	VCVTPH2PS        (CX), Z3
+	VCVTPH2PS        32(CX), Z4
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VMOVDQU64        (AX), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    (DX), Z5, Z7
+	VPDPBUSD.BCST    16(DX), Z6, Z8
+	VPDPBUSD.BCST    32(DX), Z5, Z9
+	VPDPBUSD.BCST    48(DX), Z6, Z10
+	VMOVDQU64        64(AX), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    4(DX), Z5, Z7
+	VPDPBUSD.BCST    20(DX), Z6, Z8
+	VPDPBUSD.BCST    36(DX), Z5, Z9
+	VPDPBUSD.BCST    52(DX), Z6, Z10
+	VMOVDQU64        128(AX), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    8(DX), Z5, Z7
+	VPDPBUSD.BCST    24(DX), Z6, Z8
+	VPDPBUSD.BCST    40(DX), Z5, Z9
+	VPDPBUSD.BCST    56(DX), Z6, Z10
 	VMOVDQU64        192(AX), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VCVTPH2PS        (CX), Z11
-	VCVTPH2PS        32(CX), Z12
-	VPXORD           Z13, Z13, Z13
-	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (DX), Z3, Z13
-	VPDPBUSD.BCST    32(DX), Z3, Z14
-	VPDPBUSD.BCST    4(DX), Z4, Z13
-	VPDPBUSD.BCST    36(DX), Z4, Z14
-	VPDPBUSD.BCST    8(DX), Z5, Z13
-	VPDPBUSD.BCST    40(DX), Z5, Z14
-	VPDPBUSD.BCST    12(DX), Z6, Z13
-	VPDPBUSD.BCST    44(DX), Z6, Z14
-	VPDPBUSD.BCST    16(DX), Z7, Z13
-	VPDPBUSD.BCST    48(DX), Z7, Z14
-	VPDPBUSD.BCST    20(DX), Z8, Z13
-	VPDPBUSD.BCST    52(DX), Z8, Z14
-	VPDPBUSD.BCST    24(DX), Z9, Z13
-	VPDPBUSD.BCST    56(DX), Z9, Z14
-	VPDPBUSD.BCST    28(DX), Z10, Z13
-	VPDPBUSD.BCST    60(DX), Z10, Z14
-	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      64(DX), Z13, Z13
-	VFMADD231PS      Z13, Z11, Z1
-	VFMADD231PS.BCST 80(DX), Z12, Z1
-	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      68(DX), Z14, Z14
-	VFMADD231PS      Z14, Z11, Z2
-	VFMADD231PS.BCST 84(DX), Z12, Z2
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    12(DX), Z5, Z7
+	VPDPBUSD.BCST    28(DX), Z6, Z8
+	VPDPBUSD.BCST    44(DX), Z5, Z9
+	VPDPBUSD.BCST    60(DX), Z6, Z10
+	VPSRAD           $0x04, Z8, Z8
+	VPADDD           Z8, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
+	VMULPS.BCST      64(DX), Z7, Z7
+	VFMADD231PS      Z7, Z3, Z1
+	VFMADD231PS.BCST 80(DX), Z4, Z1
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      68(DX), Z9, Z9
+	VFMADD231PS      Z9, Z3, Z2
+	VFMADD231PS.BCST 84(DX), Z4, Z2
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x40, CX
 	ADDQ             $0x00000058, DX
@@ -8167,18 +8172,18 @@ block:
 	RET
 
 // func q4mTile3AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile3AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
 
 block:
 	PREFETCHT0       4096(AX)
@@ -8188,20 +8193,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z4
 	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
+	VPANDD           Z0, Z4, Z4
+	VPANDD           Z0, Z8, Z8
 	VMOVDQU64        64(AX), Z5
 	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
+	VPANDD           Z0, Z5, Z5
+	VPANDD           Z0, Z9, Z9
 	VMOVDQU64        128(AX), Z6
 	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPANDD           Z0, Z6, Z6
+	VPANDD           Z0, Z10, Z10
 	VMOVDQU64        192(AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VCVTPH2PS        (CX), Z12
 	VCVTPH2PS        32(CX), Z13
 	VPXORD           Z14, Z14, Z14
@@ -8260,19 +8265,19 @@ block:
 	RET
 
 // func q4mTile4AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile4AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 
 block:
 	PREFETCHT0       4096(AX)
@@ -8282,20 +8287,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z5
 	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
+	VPANDD           Z0, Z5, Z5
+	VPANDD           Z0, Z9, Z9
 	VMOVDQU64        64(AX), Z6
 	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPANDD           Z0, Z6, Z6
+	VPANDD           Z0, Z10, Z10
 	VMOVDQU64        128(AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        192(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VCVTPH2PS        (CX), Z13
 	VCVTPH2PS        32(CX), Z14
 	VPXORD           Z15, Z15, Z15
@@ -8369,20 +8374,20 @@ block:
 	RET
 
 // func q4mTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile5AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
 
 block:
 	PREFETCHT0       4096(AX)
@@ -8392,20 +8397,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z6
 	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPANDD           Z0, Z6, Z6
+	VPANDD           Z0, Z10, Z10
 	VMOVDQU64        64(AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        128(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        192(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VCVTPH2PS        (CX), Z14
 	VCVTPH2PS        32(CX), Z15
 	VPXORD           Z16, Z16, Z16
@@ -8494,21 +8499,21 @@ block:
 	RET
 
 // func q4mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile6AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
 
 block:
 	PREFETCHT0       4096(AX)
@@ -8518,20 +8523,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        64(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        128(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        192(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VCVTPH2PS        (CX), Z15
 	VCVTPH2PS        32(CX), Z16
 	VPXORD           Z17, Z17, Z17
@@ -8635,22 +8640,22 @@ block:
 	RET
 
 // func q4mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mTile7AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000a00, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT0       4096(AX)
@@ -8660,20 +8665,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        64(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        128(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VMOVDQU64        192(AX), Z11
 	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VPANDD           Z0, Z11, Z11
+	VPANDD           Z0, Z15, Z15
 	VCVTPH2PS        (CX), Z16
 	VCVTPH2PS        32(CX), Z17
 	VPXORD           Z18, Z18, Z18
@@ -8792,17 +8797,17 @@ block:
 	RET
 
 // func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mOneRow1AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R11
@@ -8819,37 +8824,36 @@ block:
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
 	ADDQ             $0x00000140, BX
-	VMOVDQU64        (R9), Z2
-	VPSRLW           $0x04, Z2, Z6
-	VPERMB           Z0, Z2, Z2
-	VPERMB           Z0, Z6, Z6
-	VMOVDQU64        64(R9), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        128(R9), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
+	VCVTPH2PS        (R10), Z2
+	VCVTPH2PS        32(R10), Z3
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU64        (R9), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    (R11), Z4, Z6
+	VPDPBUSD.BCST    16(R11), Z5, Z7
+	VMOVDQU64        64(R9), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    4(R11), Z4, Z6
+	VPDPBUSD.BCST    20(R11), Z5, Z7
+	VMOVDQU64        128(R9), Z5
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    8(R11), Z4, Z6
+	VPDPBUSD.BCST    24(R11), Z5, Z7
 	VMOVDQU64        192(R9), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VCVTPH2PS        (R10), Z10
-	VCVTPH2PS        32(R10), Z11
-	VPXORD           Z12, Z12, Z12
-	VPDPBUSD.BCST    (R11), Z2, Z12
-	VPDPBUSD.BCST    4(R11), Z3, Z12
-	VPDPBUSD.BCST    8(R11), Z4, Z12
-	VPDPBUSD.BCST    12(R11), Z5, Z12
-	VPDPBUSD.BCST    16(R11), Z6, Z12
-	VPDPBUSD.BCST    20(R11), Z7, Z12
-	VPDPBUSD.BCST    24(R11), Z8, Z12
-	VPDPBUSD.BCST    28(R11), Z9, Z12
-	VCVTDQ2PS        Z12, Z12
-	VMULPS.BCST      32(R11), Z12, Z12
-	VFMADD231PS      Z12, Z10, Z1
-	VFMADD231PS.BCST 40(R11), Z11, Z1
+	VPANDD           Z0, Z5, Z4
+	VPANDND          Z5, Z0, Z5
+	VPDPBUSD.BCST    12(R11), Z4, Z6
+	VPDPBUSD.BCST    28(R11), Z5, Z7
+	VPSRAD           $0x04, Z7, Z7
+	VPADDD           Z7, Z6, Z6
+	VCVTDQ2PS        Z6, Z6
+	VMULPS.BCST      32(R11), Z6, Z6
+	VFMADD231PS      Z6, Z2, Z1
+	VFMADD231PS.BCST 40(R11), Z3, Z1
 	ADDQ             $0x00000100, R9
 	ADDQ             $0x40, R10
 	ADDQ             $0x0000002c, R11
@@ -8866,17 +8870,17 @@ block:
 	RET
 
 // func q4mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mOneRowFine1AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R11
@@ -8894,50 +8898,52 @@ block:
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
 	ADDQ             $0x00000140, BX
-	VMOVDQU64        (R9), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        64(R9), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        128(R9), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
+	VCVTPH2PS        (R10), Z3
+	VCVTPH2PS        32(R10), Z4
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VMOVDQU64        (R9), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    (R11), Z5, Z7
+	VPDPBUSD.BCST    16(R11), Z6, Z8
+	VPDPBUSD.BCST    32(R11), Z5, Z9
+	VPDPBUSD.BCST    48(R11), Z6, Z10
+	VMOVDQU64        64(R9), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    4(R11), Z5, Z7
+	VPDPBUSD.BCST    20(R11), Z6, Z8
+	VPDPBUSD.BCST    36(R11), Z5, Z9
+	VPDPBUSD.BCST    52(R11), Z6, Z10
+	VMOVDQU64        128(R9), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    8(R11), Z5, Z7
+	VPDPBUSD.BCST    24(R11), Z6, Z8
+	VPDPBUSD.BCST    40(R11), Z5, Z9
+	VPDPBUSD.BCST    56(R11), Z6, Z10
 	VMOVDQU64        192(R9), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VCVTPH2PS        (R10), Z11
-	VCVTPH2PS        32(R10), Z12
-	VPXORD           Z13, Z13, Z13
-	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (R11), Z3, Z13
-	VPDPBUSD.BCST    32(R11), Z3, Z14
-	VPDPBUSD.BCST    4(R11), Z4, Z13
-	VPDPBUSD.BCST    36(R11), Z4, Z14
-	VPDPBUSD.BCST    8(R11), Z5, Z13
-	VPDPBUSD.BCST    40(R11), Z5, Z14
-	VPDPBUSD.BCST    12(R11), Z6, Z13
-	VPDPBUSD.BCST    44(R11), Z6, Z14
-	VPDPBUSD.BCST    16(R11), Z7, Z13
-	VPDPBUSD.BCST    48(R11), Z7, Z14
-	VPDPBUSD.BCST    20(R11), Z8, Z13
-	VPDPBUSD.BCST    52(R11), Z8, Z14
-	VPDPBUSD.BCST    24(R11), Z9, Z13
-	VPDPBUSD.BCST    56(R11), Z9, Z14
-	VPDPBUSD.BCST    28(R11), Z10, Z13
-	VPDPBUSD.BCST    60(R11), Z10, Z14
-	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      64(R11), Z13, Z13
-	VFMADD231PS      Z13, Z11, Z1
-	VFMADD231PS.BCST 80(R11), Z12, Z1
-	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      68(R11), Z14, Z14
-	VFMADD231PS      Z14, Z11, Z2
-	VFMADD231PS.BCST 84(R11), Z12, Z2
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    12(R11), Z5, Z7
+	VPDPBUSD.BCST    28(R11), Z6, Z8
+	VPDPBUSD.BCST    44(R11), Z5, Z9
+	VPDPBUSD.BCST    60(R11), Z6, Z10
+	VPSRAD           $0x04, Z8, Z8
+	VPADDD           Z8, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
+	VMULPS.BCST      64(R11), Z7, Z7
+	VFMADD231PS      Z7, Z3, Z1
+	VFMADD231PS.BCST 80(R11), Z4, Z1
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      68(R11), Z9, Z9
+	VFMADD231PS      Z9, Z3, Z2
+	VFMADD231PS.BCST 84(R11), Z4, Z2
 	ADDQ             $0x00000100, R9
 	ADDQ             $0x40, R10
 	ADDQ             $0x00000058, R11
@@ -8955,19 +8961,19 @@ block:
 	RET
 
 // func q4mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mOneRow2AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	MOVQ            CX, R9
-	IMULQ           DX, R9
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R12
@@ -8990,68 +8996,66 @@ block:
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
 	ADDQ             $0x00000140, BX
-	VMOVDQU64        (R10), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        64(R10), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        128(R10), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
+	VCVTPH2PS        (R11), Z3
+	VCVTPH2PS        32(R11), Z4
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VMOVDQU64        (R10), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    (R12), Z5, Z7
+	VPDPBUSD.BCST    16(R12), Z6, Z8
+	VMOVDQU64        64(R10), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    4(R12), Z5, Z7
+	VPDPBUSD.BCST    20(R12), Z6, Z8
+	VMOVDQU64        128(R10), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    8(R12), Z5, Z7
+	VPDPBUSD.BCST    24(R12), Z6, Z8
 	VMOVDQU64        192(R10), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VCVTPH2PS        (R11), Z11
-	VCVTPH2PS        32(R11), Z12
-	VPXORD           Z13, Z13, Z13
-	VPDPBUSD.BCST    (R12), Z3, Z13
-	VPDPBUSD.BCST    4(R12), Z4, Z13
-	VPDPBUSD.BCST    8(R12), Z5, Z13
-	VPDPBUSD.BCST    12(R12), Z6, Z13
-	VPDPBUSD.BCST    16(R12), Z7, Z13
-	VPDPBUSD.BCST    20(R12), Z8, Z13
-	VPDPBUSD.BCST    24(R12), Z9, Z13
-	VPDPBUSD.BCST    28(R12), Z10, Z13
-	VCVTDQ2PS        Z13, Z13
-	VMULPS.BCST      32(R12), Z13, Z13
-	VFMADD231PS      Z13, Z11, Z1
-	VFMADD231PS.BCST 40(R12), Z12, Z1
-	VMOVDQU64        (R10)(R9*1), Z3
-	VPSRLW           $0x04, Z3, Z7
-	VPERMB           Z0, Z3, Z3
-	VPERMB           Z0, Z7, Z7
-	VMOVDQU64        64(R10)(R9*1), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        128(R10)(R9*1), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    12(R12), Z5, Z7
+	VPDPBUSD.BCST    28(R12), Z6, Z8
+	VPSRAD           $0x04, Z8, Z8
+	VPADDD           Z8, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
+	VMULPS.BCST      32(R12), Z7, Z7
+	VFMADD231PS      Z7, Z3, Z1
+	VFMADD231PS.BCST 40(R12), Z4, Z1
+	VCVTPH2PS        (R11)(R9*1), Z3
+	VCVTPH2PS        32(R11)(R9*1), Z4
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VMOVDQU64        (R10)(R9*1), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    (R12), Z5, Z9
+	VPDPBUSD.BCST    16(R12), Z6, Z10
+	VMOVDQU64        64(R10)(R9*1), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    4(R12), Z5, Z9
+	VPDPBUSD.BCST    20(R12), Z6, Z10
+	VMOVDQU64        128(R10)(R9*1), Z6
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    8(R12), Z5, Z9
+	VPDPBUSD.BCST    24(R12), Z6, Z10
 	VMOVDQU64        192(R10)(R9*1), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VCVTPH2PS        (R11)(R9*1), Z11
-	VCVTPH2PS        32(R11)(R9*1), Z12
-	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (R12), Z3, Z14
-	VPDPBUSD.BCST    4(R12), Z4, Z14
-	VPDPBUSD.BCST    8(R12), Z5, Z14
-	VPDPBUSD.BCST    12(R12), Z6, Z14
-	VPDPBUSD.BCST    16(R12), Z7, Z14
-	VPDPBUSD.BCST    20(R12), Z8, Z14
-	VPDPBUSD.BCST    24(R12), Z9, Z14
-	VPDPBUSD.BCST    28(R12), Z10, Z14
-	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      32(R12), Z14, Z14
-	VFMADD231PS      Z14, Z11, Z2
-	VFMADD231PS.BCST 40(R12), Z12, Z2
+	VPANDD           Z0, Z6, Z5
+	VPANDND          Z6, Z0, Z6
+	VPDPBUSD.BCST    12(R12), Z5, Z9
+	VPDPBUSD.BCST    28(R12), Z6, Z10
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      32(R12), Z9, Z9
+	VFMADD231PS      Z9, Z3, Z2
+	VFMADD231PS.BCST 40(R12), Z4, Z2
 	ADDQ             $0x00000100, R10
 	ADDQ             $0x40, R11
 	ADDQ             $0x0000002c, R12
@@ -9074,19 +9078,19 @@ block:
 	RET
 
 // func q4mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mOneRowFine2AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	MOVQ            CX, R9
-	IMULQ           DX, R9
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R12
@@ -9111,94 +9115,98 @@ block:
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
 	ADDQ             $0x00000140, BX
-	VMOVDQU64        (R10), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        64(R10), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VMOVDQU64        128(R10), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VCVTPH2PS        (R11), Z5
+	VCVTPH2PS        32(R11), Z6
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VPXORD           Z12, Z12, Z12
+	VMOVDQU64        (R10), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    (R12), Z7, Z9
+	VPDPBUSD.BCST    16(R12), Z8, Z10
+	VPDPBUSD.BCST    32(R12), Z7, Z11
+	VPDPBUSD.BCST    48(R12), Z8, Z12
+	VMOVDQU64        64(R10), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    4(R12), Z7, Z9
+	VPDPBUSD.BCST    20(R12), Z8, Z10
+	VPDPBUSD.BCST    36(R12), Z7, Z11
+	VPDPBUSD.BCST    52(R12), Z8, Z12
+	VMOVDQU64        128(R10), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    8(R12), Z7, Z9
+	VPDPBUSD.BCST    24(R12), Z8, Z10
+	VPDPBUSD.BCST    40(R12), Z7, Z11
+	VPDPBUSD.BCST    56(R12), Z8, Z12
 	VMOVDQU64        192(R10), Z8
-	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
-	VCVTPH2PS        (R11), Z13
-	VCVTPH2PS        32(R11), Z14
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    12(R12), Z7, Z9
+	VPDPBUSD.BCST    28(R12), Z8, Z10
+	VPDPBUSD.BCST    44(R12), Z7, Z11
+	VPDPBUSD.BCST    60(R12), Z8, Z12
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      64(R12), Z9, Z9
+	VFMADD231PS      Z9, Z5, Z1
+	VFMADD231PS.BCST 80(R12), Z6, Z1
+	VPSRAD           $0x04, Z12, Z12
+	VPADDD           Z12, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
+	VMULPS.BCST      68(R12), Z11, Z11
+	VFMADD231PS      Z11, Z5, Z2
+	VFMADD231PS.BCST 84(R12), Z6, Z2
+	VCVTPH2PS        (R11)(R9*1), Z5
+	VCVTPH2PS        32(R11)(R9*1), Z6
+	VPXORD           Z13, Z13, Z13
+	VPXORD           Z14, Z14, Z14
 	VPXORD           Z15, Z15, Z15
 	VPXORD           Z16, Z16, Z16
-	VPDPBUSD.BCST    (R12), Z5, Z15
-	VPDPBUSD.BCST    32(R12), Z5, Z16
-	VPDPBUSD.BCST    4(R12), Z6, Z15
-	VPDPBUSD.BCST    36(R12), Z6, Z16
-	VPDPBUSD.BCST    8(R12), Z7, Z15
-	VPDPBUSD.BCST    40(R12), Z7, Z16
-	VPDPBUSD.BCST    12(R12), Z8, Z15
-	VPDPBUSD.BCST    44(R12), Z8, Z16
-	VPDPBUSD.BCST    16(R12), Z9, Z15
-	VPDPBUSD.BCST    48(R12), Z9, Z16
-	VPDPBUSD.BCST    20(R12), Z10, Z15
-	VPDPBUSD.BCST    52(R12), Z10, Z16
-	VPDPBUSD.BCST    24(R12), Z11, Z15
-	VPDPBUSD.BCST    56(R12), Z11, Z16
-	VPDPBUSD.BCST    28(R12), Z12, Z15
-	VPDPBUSD.BCST    60(R12), Z12, Z16
-	VCVTDQ2PS        Z15, Z15
-	VMULPS.BCST      64(R12), Z15, Z15
-	VFMADD231PS      Z15, Z13, Z1
-	VFMADD231PS.BCST 80(R12), Z14, Z1
-	VCVTDQ2PS        Z16, Z16
-	VMULPS.BCST      68(R12), Z16, Z16
-	VFMADD231PS      Z16, Z13, Z2
-	VFMADD231PS.BCST 84(R12), Z14, Z2
-	VMOVDQU64        (R10)(R9*1), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        64(R10)(R9*1), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VMOVDQU64        128(R10)(R9*1), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        (R10)(R9*1), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    (R12), Z7, Z13
+	VPDPBUSD.BCST    16(R12), Z8, Z14
+	VPDPBUSD.BCST    32(R12), Z7, Z15
+	VPDPBUSD.BCST    48(R12), Z8, Z16
+	VMOVDQU64        64(R10)(R9*1), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    4(R12), Z7, Z13
+	VPDPBUSD.BCST    20(R12), Z8, Z14
+	VPDPBUSD.BCST    36(R12), Z7, Z15
+	VPDPBUSD.BCST    52(R12), Z8, Z16
+	VMOVDQU64        128(R10)(R9*1), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    8(R12), Z7, Z13
+	VPDPBUSD.BCST    24(R12), Z8, Z14
+	VPDPBUSD.BCST    40(R12), Z7, Z15
+	VPDPBUSD.BCST    56(R12), Z8, Z16
 	VMOVDQU64        192(R10)(R9*1), Z8
-	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
-	VCVTPH2PS        (R11)(R9*1), Z13
-	VCVTPH2PS        32(R11)(R9*1), Z14
-	VPXORD           Z17, Z17, Z17
-	VPXORD           Z18, Z18, Z18
-	VPDPBUSD.BCST    (R12), Z5, Z17
-	VPDPBUSD.BCST    32(R12), Z5, Z18
-	VPDPBUSD.BCST    4(R12), Z6, Z17
-	VPDPBUSD.BCST    36(R12), Z6, Z18
-	VPDPBUSD.BCST    8(R12), Z7, Z17
-	VPDPBUSD.BCST    40(R12), Z7, Z18
-	VPDPBUSD.BCST    12(R12), Z8, Z17
-	VPDPBUSD.BCST    44(R12), Z8, Z18
-	VPDPBUSD.BCST    16(R12), Z9, Z17
-	VPDPBUSD.BCST    48(R12), Z9, Z18
-	VPDPBUSD.BCST    20(R12), Z10, Z17
-	VPDPBUSD.BCST    52(R12), Z10, Z18
-	VPDPBUSD.BCST    24(R12), Z11, Z17
-	VPDPBUSD.BCST    56(R12), Z11, Z18
-	VPDPBUSD.BCST    28(R12), Z12, Z17
-	VPDPBUSD.BCST    60(R12), Z12, Z18
-	VCVTDQ2PS        Z17, Z17
-	VMULPS.BCST      64(R12), Z17, Z17
-	VFMADD231PS      Z17, Z13, Z3
-	VFMADD231PS.BCST 80(R12), Z14, Z3
-	VCVTDQ2PS        Z18, Z18
-	VMULPS.BCST      68(R12), Z18, Z18
-	VFMADD231PS      Z18, Z13, Z4
-	VFMADD231PS.BCST 84(R12), Z14, Z4
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    12(R12), Z7, Z13
+	VPDPBUSD.BCST    28(R12), Z8, Z14
+	VPDPBUSD.BCST    44(R12), Z7, Z15
+	VPDPBUSD.BCST    60(R12), Z8, Z16
+	VPSRAD           $0x04, Z14, Z14
+	VPADDD           Z14, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      64(R12), Z13, Z13
+	VFMADD231PS      Z13, Z5, Z3
+	VFMADD231PS.BCST 80(R12), Z6, Z3
+	VPSRAD           $0x04, Z16, Z16
+	VPADDD           Z16, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS.BCST      68(R12), Z15, Z15
+	VFMADD231PS      Z15, Z5, Z4
+	VFMADD231PS.BCST 84(R12), Z6, Z4
 	ADDQ             $0x00000100, R10
 	ADDQ             $0x40, R11
 	ADDQ             $0x00000058, R12
@@ -9223,19 +9231,19 @@ block:
 	RET
 
 // func q4mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT1   (BX)
@@ -9251,12 +9259,12 @@ block:
 	VPXORD       Z8, Z8, Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -9271,12 +9279,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -9291,12 +9299,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -9311,12 +9319,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -9374,21 +9382,21 @@ block:
 	RET
 
 // func q4mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair3AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
 
 block:
 	PREFETCHT1   (BX)
@@ -9406,12 +9414,12 @@ block:
 	VPXORD       Z12, Z12, Z12
 	VMOVDQU64    (AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    (AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD (DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -9432,12 +9440,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    64(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    64(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 4(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -9458,12 +9466,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    128(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    128(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 8(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -9484,12 +9492,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    192(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    192(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 12(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -9568,23 +9576,23 @@ block:
 	RET
 
 // func q4mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 block:
 	PREFETCHT1   (BX)
@@ -9604,12 +9612,12 @@ block:
 	VPXORD       Z16, Z16, Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -9636,12 +9644,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -9668,12 +9676,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -9700,12 +9708,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -9805,25 +9813,25 @@ block:
 	RET
 
 // func q4mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair5AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
 
 block:
 	PREFETCHT1   (BX)
@@ -9845,12 +9853,12 @@ block:
 	VPXORD       Z20, Z20, Z20
 	VMOVDQU64    (AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    (AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD (DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -9883,12 +9891,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    64(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    64(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 4(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -9921,12 +9929,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    128(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    128(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 8(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -9959,12 +9967,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    192(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    192(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 12(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -10085,27 +10093,27 @@ block:
 	RET
 
 // func q4mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mPair6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 block:
 	PREFETCHT1   (BX)
@@ -10129,12 +10137,12 @@ block:
 	VPXORD       Z24, Z24, Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10173,12 +10181,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10217,12 +10225,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10261,12 +10269,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10408,19 +10416,19 @@ block:
 	RET
 
 // func q4mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mFine2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 block:
 	PREFETCHT1   (BX)
@@ -10436,12 +10444,12 @@ block:
 	VPXORD       Z8, Z8, Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -10456,12 +10464,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -10476,12 +10484,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -10496,12 +10504,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -10556,23 +10564,23 @@ block:
 	RET
 
 // func q4mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mFine4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 block:
 	PREFETCHT1   (BX)
@@ -10592,12 +10600,12 @@ block:
 	VPXORD       Z16, Z16, Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -10624,12 +10632,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -10656,12 +10664,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -10688,12 +10696,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -10787,27 +10795,27 @@ block:
 	RET
 
 // func q4mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mFine6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 block:
 	PREFETCHT1   (BX)
@@ -10831,12 +10839,12 @@ block:
 	VPXORD       Z24, Z24, Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10875,12 +10883,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10919,12 +10927,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -10963,12 +10971,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -12089,16 +12097,16 @@ block1:
 	RET
 
 // func q4kTile1AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile1AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
 
 super:
 	VCVTPH2PS (CX), Z2
@@ -12112,41 +12120,40 @@ block:
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
 	PREFETCHT0       (CX)(SI*1)
-	VMOVDQU64        (AX), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        64(AX), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        128(AX), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPMOVZXBD        (CX), Z4
+	VPMOVZXBD        16(CX), Z5
+	VCVTDQ2PS        Z4, Z4
+	VCVTDQ2PS        Z5, Z5
+	VMULPS           Z2, Z4, Z4
+	VMULPS           Z3, Z5, Z5
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VMOVDQU64        (AX), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    (DX), Z6, Z8
+	VPDPBUSD.BCST    16(DX), Z7, Z9
+	VMOVDQU64        64(AX), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    4(DX), Z6, Z8
+	VPDPBUSD.BCST    20(DX), Z7, Z9
+	VMOVDQU64        128(AX), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    8(DX), Z6, Z8
+	VPDPBUSD.BCST    24(DX), Z7, Z9
 	VMOVDQU64        192(AX), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
-	VPMOVZXBD        (CX), Z12
-	VPMOVZXBD        16(CX), Z13
-	VCVTDQ2PS        Z12, Z12
-	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z2, Z12, Z12
-	VMULPS           Z3, Z13, Z13
-	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (DX), Z4, Z14
-	VPDPBUSD.BCST    4(DX), Z5, Z14
-	VPDPBUSD.BCST    8(DX), Z6, Z14
-	VPDPBUSD.BCST    12(DX), Z7, Z14
-	VPDPBUSD.BCST    16(DX), Z8, Z14
-	VPDPBUSD.BCST    20(DX), Z9, Z14
-	VPDPBUSD.BCST    24(DX), Z10, Z14
-	VPDPBUSD.BCST    28(DX), Z11, Z14
-	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      32(DX), Z14, Z14
-	VFMADD231PS      Z14, Z12, Z1
-	VFMADD231PS.BCST 40(DX), Z13, Z1
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    12(DX), Z6, Z8
+	VPDPBUSD.BCST    28(DX), Z7, Z9
+	VPSRAD           $0x04, Z9, Z9
+	VPADDD           Z9, Z8, Z8
+	VCVTDQ2PS        Z8, Z8
+	VMULPS.BCST      32(DX), Z8, Z8
+	VFMADD231PS      Z8, Z4, Z1
+	VFMADD231PS.BCST 40(DX), Z5, Z1
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x0000002c, DX
@@ -12162,17 +12169,17 @@ block:
 	RET
 
 // func q4kTile2AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile2AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 
 super:
 	VCVTPH2PS (CX), Z3
@@ -12186,54 +12193,56 @@ block:
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
 	PREFETCHT0       (CX)(SI*1)
-	VMOVDQU64        (AX), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        64(AX), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VMOVDQU64        128(AX), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPMOVZXBD        (CX), Z5
+	VPMOVZXBD        16(CX), Z6
+	VCVTDQ2PS        Z5, Z5
+	VCVTDQ2PS        Z6, Z6
+	VMULPS           Z3, Z5, Z5
+	VMULPS           Z4, Z6, Z6
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VPXORD           Z12, Z12, Z12
+	VMOVDQU64        (AX), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    (DX), Z7, Z9
+	VPDPBUSD.BCST    16(DX), Z8, Z10
+	VPDPBUSD.BCST    32(DX), Z7, Z11
+	VPDPBUSD.BCST    48(DX), Z8, Z12
+	VMOVDQU64        64(AX), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    4(DX), Z7, Z9
+	VPDPBUSD.BCST    20(DX), Z8, Z10
+	VPDPBUSD.BCST    36(DX), Z7, Z11
+	VPDPBUSD.BCST    52(DX), Z8, Z12
+	VMOVDQU64        128(AX), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    8(DX), Z7, Z9
+	VPDPBUSD.BCST    24(DX), Z8, Z10
+	VPDPBUSD.BCST    40(DX), Z7, Z11
+	VPDPBUSD.BCST    56(DX), Z8, Z12
 	VMOVDQU64        192(AX), Z8
-	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
-	VPMOVZXBD        (CX), Z13
-	VPMOVZXBD        16(CX), Z14
-	VCVTDQ2PS        Z13, Z13
-	VCVTDQ2PS        Z14, Z14
-	VMULPS           Z3, Z13, Z13
-	VMULPS           Z4, Z14, Z14
-	VPXORD           Z15, Z15, Z15
-	VPXORD           Z16, Z16, Z16
-	VPDPBUSD.BCST    (DX), Z5, Z15
-	VPDPBUSD.BCST    32(DX), Z5, Z16
-	VPDPBUSD.BCST    4(DX), Z6, Z15
-	VPDPBUSD.BCST    36(DX), Z6, Z16
-	VPDPBUSD.BCST    8(DX), Z7, Z15
-	VPDPBUSD.BCST    40(DX), Z7, Z16
-	VPDPBUSD.BCST    12(DX), Z8, Z15
-	VPDPBUSD.BCST    44(DX), Z8, Z16
-	VPDPBUSD.BCST    16(DX), Z9, Z15
-	VPDPBUSD.BCST    48(DX), Z9, Z16
-	VPDPBUSD.BCST    20(DX), Z10, Z15
-	VPDPBUSD.BCST    52(DX), Z10, Z16
-	VPDPBUSD.BCST    24(DX), Z11, Z15
-	VPDPBUSD.BCST    56(DX), Z11, Z16
-	VPDPBUSD.BCST    28(DX), Z12, Z15
-	VPDPBUSD.BCST    60(DX), Z12, Z16
-	VCVTDQ2PS        Z15, Z15
-	VMULPS.BCST      64(DX), Z15, Z15
-	VFMADD231PS      Z15, Z13, Z1
-	VFMADD231PS.BCST 80(DX), Z14, Z1
-	VCVTDQ2PS        Z16, Z16
-	VMULPS.BCST      68(DX), Z16, Z16
-	VFMADD231PS      Z16, Z13, Z2
-	VFMADD231PS.BCST 84(DX), Z14, Z2
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    12(DX), Z7, Z9
+	VPDPBUSD.BCST    28(DX), Z8, Z10
+	VPDPBUSD.BCST    44(DX), Z7, Z11
+	VPDPBUSD.BCST    60(DX), Z8, Z12
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      64(DX), Z9, Z9
+	VFMADD231PS      Z9, Z5, Z1
+	VFMADD231PS.BCST 80(DX), Z6, Z1
+	VPSRAD           $0x04, Z12, Z12
+	VPADDD           Z12, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
+	VMULPS.BCST      68(DX), Z11, Z11
+	VFMADD231PS      Z11, Z5, Z2
+	VFMADD231PS.BCST 84(DX), Z6, Z2
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000058, DX
@@ -12251,18 +12260,18 @@ block:
 	RET
 
 // func q4kTile3AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile3AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
 
 super:
 	VCVTPH2PS (CX), Z4
@@ -12278,20 +12287,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z6
 	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPANDD           Z0, Z6, Z6
+	VPANDD           Z0, Z10, Z10
 	VMOVDQU64        64(AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        128(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        192(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VPMOVZXBD        (CX), Z14
 	VPMOVZXBD        16(CX), Z15
 	VCVTDQ2PS        Z14, Z14
@@ -12356,19 +12365,19 @@ block:
 	RET
 
 // func q4kTile4AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile4AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 
 super:
 	VCVTPH2PS (CX), Z5
@@ -12384,20 +12393,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z7
 	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPANDD           Z0, Z7, Z7
+	VPANDD           Z0, Z11, Z11
 	VMOVDQU64        64(AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        128(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        192(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VPMOVZXBD        (CX), Z15
 	VPMOVZXBD        16(CX), Z16
 	VCVTDQ2PS        Z15, Z15
@@ -12477,20 +12486,20 @@ block:
 	RET
 
 // func q4kTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile5AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
 
 super:
 	VCVTPH2PS (CX), Z6
@@ -12506,20 +12515,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z8
 	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
+	VPANDD           Z0, Z8, Z8
+	VPANDD           Z0, Z12, Z12
 	VMOVDQU64        64(AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        128(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VMOVDQU64        192(AX), Z11
 	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VPANDD           Z0, Z11, Z11
+	VPANDD           Z0, Z15, Z15
 	VPMOVZXBD        (CX), Z16
 	VPMOVZXBD        16(CX), Z17
 	VCVTDQ2PS        Z16, Z16
@@ -12614,21 +12623,21 @@ block:
 	RET
 
 // func q4kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile6AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
 
 super:
 	VCVTPH2PS (CX), Z7
@@ -12644,20 +12653,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z9
 	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z9, Z9
+	VPANDD           Z0, Z13, Z13
 	VMOVDQU64        64(AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VMOVDQU64        128(AX), Z11
 	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VPANDD           Z0, Z11, Z11
+	VPANDD           Z0, Z15, Z15
 	VMOVDQU64        192(AX), Z12
 	VPSRLW           $0x04, Z12, Z16
-	VPERMB           Z0, Z12, Z12
-	VPERMB           Z0, Z16, Z16
+	VPANDD           Z0, Z12, Z12
+	VPANDD           Z0, Z16, Z16
 	VPMOVZXBD        (CX), Z17
 	VPMOVZXBD        16(CX), Z18
 	VCVTDQ2PS        Z17, Z17
@@ -12767,22 +12776,22 @@ block:
 	RET
 
 // func q4kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kTile7AVX512(SB), NOSPLIT, $0-48
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            nb+24(FP), BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z4, Z4, Z4
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z6, Z6, Z6
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         nb+24(FP), BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	IMUL3Q       $0x00000940, BX, SI
+	SHRQ         $0x03, SI
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
 
 super:
 	VCVTPH2PS (CX), Z8
@@ -12798,20 +12807,20 @@ block:
 	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z10
 	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
+	VPANDD           Z0, Z10, Z10
+	VPANDD           Z0, Z14, Z14
 	VMOVDQU64        64(AX), Z11
 	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VPANDD           Z0, Z11, Z11
+	VPANDD           Z0, Z15, Z15
 	VMOVDQU64        128(AX), Z12
 	VPSRLW           $0x04, Z12, Z16
-	VPERMB           Z0, Z12, Z12
-	VPERMB           Z0, Z16, Z16
+	VPANDD           Z0, Z12, Z12
+	VPANDD           Z0, Z16, Z16
 	VMOVDQU64        192(AX), Z13
 	VPSRLW           $0x04, Z13, Z17
-	VPERMB           Z0, Z13, Z13
-	VPERMB           Z0, Z17, Z17
+	VPANDD           Z0, Z13, Z13
+	VPANDD           Z0, Z17, Z17
 	VPMOVZXBD        (CX), Z18
 	VPMOVZXBD        16(CX), Z19
 	VCVTDQ2PS        Z18, Z18
@@ -12936,17 +12945,17 @@ block:
 	RET
 
 // func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kOneRow1AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R11
@@ -12969,41 +12978,40 @@ block:
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
 	ADDQ             $0x00000128, BX
-	VMOVDQU64        (R9), Z4
-	VPSRLW           $0x04, Z4, Z8
-	VPERMB           Z0, Z4, Z4
-	VPERMB           Z0, Z8, Z8
-	VMOVDQU64        64(R9), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        128(R9), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
+	VPMOVZXBD        (R10), Z4
+	VPMOVZXBD        16(R10), Z5
+	VCVTDQ2PS        Z4, Z4
+	VCVTDQ2PS        Z5, Z5
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z2, Z5, Z5
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VMOVDQU64        (R9), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    (R11), Z6, Z8
+	VPDPBUSD.BCST    16(R11), Z7, Z9
+	VMOVDQU64        64(R9), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    4(R11), Z6, Z8
+	VPDPBUSD.BCST    20(R11), Z7, Z9
+	VMOVDQU64        128(R9), Z7
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    8(R11), Z6, Z8
+	VPDPBUSD.BCST    24(R11), Z7, Z9
 	VMOVDQU64        192(R9), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
-	VPMOVZXBD        (R10), Z12
-	VPMOVZXBD        16(R10), Z13
-	VCVTDQ2PS        Z12, Z12
-	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z1, Z12, Z12
-	VMULPS           Z2, Z13, Z13
-	VPXORD           Z14, Z14, Z14
-	VPDPBUSD.BCST    (R11), Z4, Z14
-	VPDPBUSD.BCST    4(R11), Z5, Z14
-	VPDPBUSD.BCST    8(R11), Z6, Z14
-	VPDPBUSD.BCST    12(R11), Z7, Z14
-	VPDPBUSD.BCST    16(R11), Z8, Z14
-	VPDPBUSD.BCST    20(R11), Z9, Z14
-	VPDPBUSD.BCST    24(R11), Z10, Z14
-	VPDPBUSD.BCST    28(R11), Z11, Z14
-	VCVTDQ2PS        Z14, Z14
-	VMULPS.BCST      32(R11), Z14, Z14
-	VFMADD231PS      Z14, Z12, Z3
-	VFMADD231PS.BCST 40(R11), Z13, Z3
+	VPANDD           Z0, Z7, Z6
+	VPANDND          Z7, Z0, Z7
+	VPDPBUSD.BCST    12(R11), Z6, Z8
+	VPDPBUSD.BCST    28(R11), Z7, Z9
+	VPSRAD           $0x04, Z9, Z9
+	VPADDD           Z9, Z8, Z8
+	VCVTDQ2PS        Z8, Z8
+	VMULPS.BCST      32(R11), Z8, Z8
+	VFMADD231PS      Z8, Z4, Z3
+	VFMADD231PS.BCST 40(R11), Z5, Z3
 	ADDQ             $0x00000100, R9
 	ADDQ             $0x20, R10
 	ADDQ             $0x0000002c, R11
@@ -13022,17 +13030,17 @@ block:
 	RET
 
 // func q4kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kOneRowFine1AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R11
@@ -13056,54 +13064,56 @@ block:
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
 	ADDQ             $0x00000128, BX
-	VMOVDQU64        (R9), Z5
-	VPSRLW           $0x04, Z5, Z9
-	VPERMB           Z0, Z5, Z5
-	VPERMB           Z0, Z9, Z9
-	VMOVDQU64        64(R9), Z6
-	VPSRLW           $0x04, Z6, Z10
-	VPERMB           Z0, Z6, Z6
-	VPERMB           Z0, Z10, Z10
-	VMOVDQU64        128(R9), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
+	VPMOVZXBD        (R10), Z5
+	VPMOVZXBD        16(R10), Z6
+	VCVTDQ2PS        Z5, Z5
+	VCVTDQ2PS        Z6, Z6
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z2, Z6, Z6
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VPXORD           Z12, Z12, Z12
+	VMOVDQU64        (R9), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    (R11), Z7, Z9
+	VPDPBUSD.BCST    16(R11), Z8, Z10
+	VPDPBUSD.BCST    32(R11), Z7, Z11
+	VPDPBUSD.BCST    48(R11), Z8, Z12
+	VMOVDQU64        64(R9), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    4(R11), Z7, Z9
+	VPDPBUSD.BCST    20(R11), Z8, Z10
+	VPDPBUSD.BCST    36(R11), Z7, Z11
+	VPDPBUSD.BCST    52(R11), Z8, Z12
+	VMOVDQU64        128(R9), Z8
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    8(R11), Z7, Z9
+	VPDPBUSD.BCST    24(R11), Z8, Z10
+	VPDPBUSD.BCST    40(R11), Z7, Z11
+	VPDPBUSD.BCST    56(R11), Z8, Z12
 	VMOVDQU64        192(R9), Z8
-	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
-	VPMOVZXBD        (R10), Z13
-	VPMOVZXBD        16(R10), Z14
-	VCVTDQ2PS        Z13, Z13
-	VCVTDQ2PS        Z14, Z14
-	VMULPS           Z1, Z13, Z13
-	VMULPS           Z2, Z14, Z14
-	VPXORD           Z15, Z15, Z15
-	VPXORD           Z16, Z16, Z16
-	VPDPBUSD.BCST    (R11), Z5, Z15
-	VPDPBUSD.BCST    32(R11), Z5, Z16
-	VPDPBUSD.BCST    4(R11), Z6, Z15
-	VPDPBUSD.BCST    36(R11), Z6, Z16
-	VPDPBUSD.BCST    8(R11), Z7, Z15
-	VPDPBUSD.BCST    40(R11), Z7, Z16
-	VPDPBUSD.BCST    12(R11), Z8, Z15
-	VPDPBUSD.BCST    44(R11), Z8, Z16
-	VPDPBUSD.BCST    16(R11), Z9, Z15
-	VPDPBUSD.BCST    48(R11), Z9, Z16
-	VPDPBUSD.BCST    20(R11), Z10, Z15
-	VPDPBUSD.BCST    52(R11), Z10, Z16
-	VPDPBUSD.BCST    24(R11), Z11, Z15
-	VPDPBUSD.BCST    56(R11), Z11, Z16
-	VPDPBUSD.BCST    28(R11), Z12, Z15
-	VPDPBUSD.BCST    60(R11), Z12, Z16
-	VCVTDQ2PS        Z15, Z15
-	VMULPS.BCST      64(R11), Z15, Z15
-	VFMADD231PS      Z15, Z13, Z3
-	VFMADD231PS.BCST 80(R11), Z14, Z3
-	VCVTDQ2PS        Z16, Z16
-	VMULPS.BCST      68(R11), Z16, Z16
-	VFMADD231PS      Z16, Z13, Z4
-	VFMADD231PS.BCST 84(R11), Z14, Z4
+	VPANDD           Z0, Z8, Z7
+	VPANDND          Z8, Z0, Z8
+	VPDPBUSD.BCST    12(R11), Z7, Z9
+	VPDPBUSD.BCST    28(R11), Z8, Z10
+	VPDPBUSD.BCST    44(R11), Z7, Z11
+	VPDPBUSD.BCST    60(R11), Z8, Z12
+	VPSRAD           $0x04, Z10, Z10
+	VPADDD           Z10, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMULPS.BCST      64(R11), Z9, Z9
+	VFMADD231PS      Z9, Z5, Z3
+	VFMADD231PS.BCST 80(R11), Z6, Z3
+	VPSRAD           $0x04, Z12, Z12
+	VPADDD           Z12, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
+	VMULPS.BCST      68(R11), Z11, Z11
+	VFMADD231PS      Z11, Z5, Z4
+	VFMADD231PS.BCST 84(R11), Z6, Z4
 	ADDQ             $0x00000100, R9
 	ADDQ             $0x20, R10
 	ADDQ             $0x00000058, R11
@@ -13123,19 +13133,19 @@ block:
 	RET
 
 // func q4kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kOneRow2AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	MOVQ            CX, R9
-	IMULQ           DX, R9
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R12
@@ -13166,76 +13176,74 @@ block:
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
 	ADDQ             $0x00000128, BX
-	VMOVDQU64        (R10), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
-	VMOVDQU64        64(R10), Z8
-	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
-	VMOVDQU64        128(R10), Z9
-	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPMOVZXBD        (R11), Z7
+	VPMOVZXBD        16(R11), Z8
+	VCVTDQ2PS        Z7, Z7
+	VCVTDQ2PS        Z8, Z8
+	VMULPS           Z1, Z7, Z7
+	VMULPS           Z2, Z8, Z8
+	VPXORD           Z11, Z11, Z11
+	VPXORD           Z12, Z12, Z12
+	VMOVDQU64        (R10), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    (R12), Z9, Z11
+	VPDPBUSD.BCST    16(R12), Z10, Z12
+	VMOVDQU64        64(R10), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    4(R12), Z9, Z11
+	VPDPBUSD.BCST    20(R12), Z10, Z12
+	VMOVDQU64        128(R10), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    8(R12), Z9, Z11
+	VPDPBUSD.BCST    24(R12), Z10, Z12
 	VMOVDQU64        192(R10), Z10
-	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
-	VPMOVZXBD        (R11), Z15
-	VPMOVZXBD        16(R11), Z16
-	VCVTDQ2PS        Z15, Z15
-	VCVTDQ2PS        Z16, Z16
-	VMULPS           Z1, Z15, Z15
-	VMULPS           Z2, Z16, Z16
-	VPXORD           Z17, Z17, Z17
-	VPDPBUSD.BCST    (R12), Z7, Z17
-	VPDPBUSD.BCST    4(R12), Z8, Z17
-	VPDPBUSD.BCST    8(R12), Z9, Z17
-	VPDPBUSD.BCST    12(R12), Z10, Z17
-	VPDPBUSD.BCST    16(R12), Z11, Z17
-	VPDPBUSD.BCST    20(R12), Z12, Z17
-	VPDPBUSD.BCST    24(R12), Z13, Z17
-	VPDPBUSD.BCST    28(R12), Z14, Z17
-	VCVTDQ2PS        Z17, Z17
-	VMULPS.BCST      32(R12), Z17, Z17
-	VFMADD231PS      Z17, Z15, Z3
-	VFMADD231PS.BCST 40(R12), Z16, Z3
-	VMOVDQU64        (R10)(R9*1), Z7
-	VPSRLW           $0x04, Z7, Z11
-	VPERMB           Z0, Z7, Z7
-	VPERMB           Z0, Z11, Z11
-	VMOVDQU64        64(R10)(R9*1), Z8
-	VPSRLW           $0x04, Z8, Z12
-	VPERMB           Z0, Z8, Z8
-	VPERMB           Z0, Z12, Z12
-	VMOVDQU64        128(R10)(R9*1), Z9
-	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    12(R12), Z9, Z11
+	VPDPBUSD.BCST    28(R12), Z10, Z12
+	VPSRAD           $0x04, Z12, Z12
+	VPADDD           Z12, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
+	VMULPS.BCST      32(R12), Z11, Z11
+	VFMADD231PS      Z11, Z7, Z3
+	VFMADD231PS.BCST 40(R12), Z8, Z3
+	VPMOVZXBD        (R11)(R9*1), Z7
+	VPMOVZXBD        16(R11)(R9*1), Z8
+	VCVTDQ2PS        Z7, Z7
+	VCVTDQ2PS        Z8, Z8
+	VMULPS           Z4, Z7, Z7
+	VMULPS           Z5, Z8, Z8
+	VPXORD           Z13, Z13, Z13
+	VPXORD           Z14, Z14, Z14
+	VMOVDQU64        (R10)(R9*1), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    (R12), Z9, Z13
+	VPDPBUSD.BCST    16(R12), Z10, Z14
+	VMOVDQU64        64(R10)(R9*1), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    4(R12), Z9, Z13
+	VPDPBUSD.BCST    20(R12), Z10, Z14
+	VMOVDQU64        128(R10)(R9*1), Z10
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    8(R12), Z9, Z13
+	VPDPBUSD.BCST    24(R12), Z10, Z14
 	VMOVDQU64        192(R10)(R9*1), Z10
-	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
-	VPMOVZXBD        (R11)(R9*1), Z15
-	VPMOVZXBD        16(R11)(R9*1), Z16
-	VCVTDQ2PS        Z15, Z15
-	VCVTDQ2PS        Z16, Z16
-	VMULPS           Z4, Z15, Z15
-	VMULPS           Z5, Z16, Z16
-	VPXORD           Z18, Z18, Z18
-	VPDPBUSD.BCST    (R12), Z7, Z18
-	VPDPBUSD.BCST    4(R12), Z8, Z18
-	VPDPBUSD.BCST    8(R12), Z9, Z18
-	VPDPBUSD.BCST    12(R12), Z10, Z18
-	VPDPBUSD.BCST    16(R12), Z11, Z18
-	VPDPBUSD.BCST    20(R12), Z12, Z18
-	VPDPBUSD.BCST    24(R12), Z13, Z18
-	VPDPBUSD.BCST    28(R12), Z14, Z18
-	VCVTDQ2PS        Z18, Z18
-	VMULPS.BCST      32(R12), Z18, Z18
-	VFMADD231PS      Z18, Z15, Z6
-	VFMADD231PS.BCST 40(R12), Z16, Z6
+	VPANDD           Z0, Z10, Z9
+	VPANDND          Z10, Z0, Z10
+	VPDPBUSD.BCST    12(R12), Z9, Z13
+	VPDPBUSD.BCST    28(R12), Z10, Z14
+	VPSRAD           $0x04, Z14, Z14
+	VPADDD           Z14, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      32(R12), Z13, Z13
+	VFMADD231PS      Z13, Z7, Z6
+	VFMADD231PS.BCST 40(R12), Z8, Z6
 	ADDQ             $0x00000100, R10
 	ADDQ             $0x20, R11
 	ADDQ             $0x0000002c, R12
@@ -13260,19 +13268,19 @@ block:
 	RET
 
 // func q4kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kOneRowFine2AVX512(SB), NOSPLIT, $0-72
-	MOVQ            w+0(FP), AX
-	MOVQ            groups+24(FP), CX
-	MOVQ            size+32(FP), DX
-	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
-	ADDQ            AX, BX
-	MOVQ            CX, R9
-	IMULQ           DX, R9
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	MOVQ         w+0(FP), AX
+	MOVQ         groups+24(FP), CX
+	MOVQ         size+32(FP), DX
+	MOVQ         ahead+40(FP), BX
+	MOVQ         bias+48(FP), SI
+	MOVQ         step+56(FP), DI
+	MOVQ         y+64(FP), R8
+	ADDQ         AX, BX
+	MOVQ         CX, R9
+	IMULQ        DX, R9
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
 group:
 	MOVQ   a+8(FP), R12
@@ -13305,102 +13313,106 @@ block:
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
 	ADDQ             $0x00000128, BX
-	VMOVDQU64        (R10), Z9
-	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
-	VMOVDQU64        64(R10), Z10
-	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
-	VMOVDQU64        128(R10), Z11
-	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VPMOVZXBD        (R11), Z9
+	VPMOVZXBD        16(R11), Z10
+	VCVTDQ2PS        Z9, Z9
+	VCVTDQ2PS        Z10, Z10
+	VMULPS           Z1, Z9, Z9
+	VMULPS           Z2, Z10, Z10
+	VPXORD           Z13, Z13, Z13
+	VPXORD           Z14, Z14, Z14
+	VPXORD           Z15, Z15, Z15
+	VPXORD           Z16, Z16, Z16
+	VMOVDQU64        (R10), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    (R12), Z11, Z13
+	VPDPBUSD.BCST    16(R12), Z12, Z14
+	VPDPBUSD.BCST    32(R12), Z11, Z15
+	VPDPBUSD.BCST    48(R12), Z12, Z16
+	VMOVDQU64        64(R10), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    4(R12), Z11, Z13
+	VPDPBUSD.BCST    20(R12), Z12, Z14
+	VPDPBUSD.BCST    36(R12), Z11, Z15
+	VPDPBUSD.BCST    52(R12), Z12, Z16
+	VMOVDQU64        128(R10), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    8(R12), Z11, Z13
+	VPDPBUSD.BCST    24(R12), Z12, Z14
+	VPDPBUSD.BCST    40(R12), Z11, Z15
+	VPDPBUSD.BCST    56(R12), Z12, Z16
 	VMOVDQU64        192(R10), Z12
-	VPSRLW           $0x04, Z12, Z16
-	VPERMB           Z0, Z12, Z12
-	VPERMB           Z0, Z16, Z16
-	VPMOVZXBD        (R11), Z17
-	VPMOVZXBD        16(R11), Z18
-	VCVTDQ2PS        Z17, Z17
-	VCVTDQ2PS        Z18, Z18
-	VMULPS           Z1, Z17, Z17
-	VMULPS           Z2, Z18, Z18
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    12(R12), Z11, Z13
+	VPDPBUSD.BCST    28(R12), Z12, Z14
+	VPDPBUSD.BCST    44(R12), Z11, Z15
+	VPDPBUSD.BCST    60(R12), Z12, Z16
+	VPSRAD           $0x04, Z14, Z14
+	VPADDD           Z14, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      64(R12), Z13, Z13
+	VFMADD231PS      Z13, Z9, Z3
+	VFMADD231PS.BCST 80(R12), Z10, Z3
+	VPSRAD           $0x04, Z16, Z16
+	VPADDD           Z16, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS.BCST      68(R12), Z15, Z15
+	VFMADD231PS      Z15, Z9, Z4
+	VFMADD231PS.BCST 84(R12), Z10, Z4
+	VPMOVZXBD        (R11)(R9*1), Z9
+	VPMOVZXBD        16(R11)(R9*1), Z10
+	VCVTDQ2PS        Z9, Z9
+	VCVTDQ2PS        Z10, Z10
+	VMULPS           Z5, Z9, Z9
+	VMULPS           Z6, Z10, Z10
+	VPXORD           Z17, Z17, Z17
+	VPXORD           Z18, Z18, Z18
 	VPXORD           Z19, Z19, Z19
 	VPXORD           Z20, Z20, Z20
-	VPDPBUSD.BCST    (R12), Z9, Z19
-	VPDPBUSD.BCST    32(R12), Z9, Z20
-	VPDPBUSD.BCST    4(R12), Z10, Z19
-	VPDPBUSD.BCST    36(R12), Z10, Z20
-	VPDPBUSD.BCST    8(R12), Z11, Z19
-	VPDPBUSD.BCST    40(R12), Z11, Z20
-	VPDPBUSD.BCST    12(R12), Z12, Z19
-	VPDPBUSD.BCST    44(R12), Z12, Z20
-	VPDPBUSD.BCST    16(R12), Z13, Z19
-	VPDPBUSD.BCST    48(R12), Z13, Z20
-	VPDPBUSD.BCST    20(R12), Z14, Z19
-	VPDPBUSD.BCST    52(R12), Z14, Z20
-	VPDPBUSD.BCST    24(R12), Z15, Z19
-	VPDPBUSD.BCST    56(R12), Z15, Z20
-	VPDPBUSD.BCST    28(R12), Z16, Z19
-	VPDPBUSD.BCST    60(R12), Z16, Z20
-	VCVTDQ2PS        Z19, Z19
-	VMULPS.BCST      64(R12), Z19, Z19
-	VFMADD231PS      Z19, Z17, Z3
-	VFMADD231PS.BCST 80(R12), Z18, Z3
-	VCVTDQ2PS        Z20, Z20
-	VMULPS.BCST      68(R12), Z20, Z20
-	VFMADD231PS      Z20, Z17, Z4
-	VFMADD231PS.BCST 84(R12), Z18, Z4
-	VMOVDQU64        (R10)(R9*1), Z9
-	VPSRLW           $0x04, Z9, Z13
-	VPERMB           Z0, Z9, Z9
-	VPERMB           Z0, Z13, Z13
-	VMOVDQU64        64(R10)(R9*1), Z10
-	VPSRLW           $0x04, Z10, Z14
-	VPERMB           Z0, Z10, Z10
-	VPERMB           Z0, Z14, Z14
-	VMOVDQU64        128(R10)(R9*1), Z11
-	VPSRLW           $0x04, Z11, Z15
-	VPERMB           Z0, Z11, Z11
-	VPERMB           Z0, Z15, Z15
+	VMOVDQU64        (R10)(R9*1), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    (R12), Z11, Z17
+	VPDPBUSD.BCST    16(R12), Z12, Z18
+	VPDPBUSD.BCST    32(R12), Z11, Z19
+	VPDPBUSD.BCST    48(R12), Z12, Z20
+	VMOVDQU64        64(R10)(R9*1), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    4(R12), Z11, Z17
+	VPDPBUSD.BCST    20(R12), Z12, Z18
+	VPDPBUSD.BCST    36(R12), Z11, Z19
+	VPDPBUSD.BCST    52(R12), Z12, Z20
+	VMOVDQU64        128(R10)(R9*1), Z12
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    8(R12), Z11, Z17
+	VPDPBUSD.BCST    24(R12), Z12, Z18
+	VPDPBUSD.BCST    40(R12), Z11, Z19
+	VPDPBUSD.BCST    56(R12), Z12, Z20
 	VMOVDQU64        192(R10)(R9*1), Z12
-	VPSRLW           $0x04, Z12, Z16
-	VPERMB           Z0, Z12, Z12
-	VPERMB           Z0, Z16, Z16
-	VPMOVZXBD        (R11)(R9*1), Z17
-	VPMOVZXBD        16(R11)(R9*1), Z18
+	VPANDD           Z0, Z12, Z11
+	VPANDND          Z12, Z0, Z12
+	VPDPBUSD.BCST    12(R12), Z11, Z17
+	VPDPBUSD.BCST    28(R12), Z12, Z18
+	VPDPBUSD.BCST    44(R12), Z11, Z19
+	VPDPBUSD.BCST    60(R12), Z12, Z20
+	VPSRAD           $0x04, Z18, Z18
+	VPADDD           Z18, Z17, Z17
 	VCVTDQ2PS        Z17, Z17
-	VCVTDQ2PS        Z18, Z18
-	VMULPS           Z5, Z17, Z17
-	VMULPS           Z6, Z18, Z18
-	VPXORD           Z21, Z21, Z21
-	VPXORD           Z22, Z22, Z22
-	VPDPBUSD.BCST    (R12), Z9, Z21
-	VPDPBUSD.BCST    32(R12), Z9, Z22
-	VPDPBUSD.BCST    4(R12), Z10, Z21
-	VPDPBUSD.BCST    36(R12), Z10, Z22
-	VPDPBUSD.BCST    8(R12), Z11, Z21
-	VPDPBUSD.BCST    40(R12), Z11, Z22
-	VPDPBUSD.BCST    12(R12), Z12, Z21
-	VPDPBUSD.BCST    44(R12), Z12, Z22
-	VPDPBUSD.BCST    16(R12), Z13, Z21
-	VPDPBUSD.BCST    48(R12), Z13, Z22
-	VPDPBUSD.BCST    20(R12), Z14, Z21
-	VPDPBUSD.BCST    52(R12), Z14, Z22
-	VPDPBUSD.BCST    24(R12), Z15, Z21
-	VPDPBUSD.BCST    56(R12), Z15, Z22
-	VPDPBUSD.BCST    28(R12), Z16, Z21
-	VPDPBUSD.BCST    60(R12), Z16, Z22
-	VCVTDQ2PS        Z21, Z21
-	VMULPS.BCST      64(R12), Z21, Z21
-	VFMADD231PS      Z21, Z17, Z7
-	VFMADD231PS.BCST 80(R12), Z18, Z7
-	VCVTDQ2PS        Z22, Z22
-	VMULPS.BCST      68(R12), Z22, Z22
-	VFMADD231PS      Z22, Z17, Z8
-	VFMADD231PS.BCST 84(R12), Z18, Z8
+	VMULPS.BCST      64(R12), Z17, Z17
+	VFMADD231PS      Z17, Z9, Z7
+	VFMADD231PS.BCST 80(R12), Z10, Z7
+	VPSRAD           $0x04, Z20, Z20
+	VPADDD           Z20, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS.BCST      68(R12), Z19, Z19
+	VFMADD231PS      Z19, Z9, Z8
+	VFMADD231PS.BCST 84(R12), Z10, Z8
 	ADDQ             $0x00000100, R10
 	ADDQ             $0x20, R11
 	ADDQ             $0x00000058, R12
@@ -13427,19 +13439,19 @@ block:
 	RET
 
 // func q4kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 super:
 	MOVQ CX, R8
@@ -13460,12 +13472,12 @@ block:
 	VPXORD       Z8, Z8, Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -13480,12 +13492,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -13500,12 +13512,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -13520,12 +13532,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -13597,21 +13609,21 @@ block:
 	RET
 
 // func q4kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair3AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
 
 super:
 	MOVQ CX, R8
@@ -13634,12 +13646,12 @@ block:
 	VPXORD       Z12, Z12, Z12
 	VMOVDQU64    (AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    (AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD (DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -13660,12 +13672,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    64(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    64(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 4(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -13686,12 +13698,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    128(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    128(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 8(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -13712,12 +13724,12 @@ block:
 	VPDPBUSD     Z13, Z16, Z12
 	VMOVDQU64    192(AX), Z13
 	VPSRLW       $0x04, Z13, Z14
-	VPERMB       Z0, Z13, Z13
-	VPERMB       Z0, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPANDD       Z0, Z14, Z14
 	VMOVDQU64    192(AX)(DI*1), Z15
 	VPSRLW       $0x04, Z15, Z16
-	VPERMB       Z0, Z15, Z15
-	VPERMB       Z0, Z16, Z16
+	VPANDD       Z0, Z15, Z15
+	VPANDD       Z0, Z16, Z16
 	VPBROADCASTD 12(DX), Z17
 	VPDPBUSD     Z17, Z13, Z2
 	VPDPBUSD     Z17, Z15, Z8
@@ -13810,23 +13822,23 @@ block:
 	RET
 
 // func q4kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 super:
 	MOVQ CX, R8
@@ -13851,12 +13863,12 @@ block:
 	VPXORD       Z16, Z16, Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -13883,12 +13895,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -13915,12 +13927,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -13947,12 +13959,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -14066,25 +14078,25 @@ block:
 	RET
 
 // func q4kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair5AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
 
 super:
 	MOVQ CX, R8
@@ -14111,12 +14123,12 @@ block:
 	VPXORD       Z20, Z20, Z20
 	VMOVDQU64    (AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    (AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD (DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -14149,12 +14161,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    64(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    64(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 4(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -14187,12 +14199,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    128(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    128(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 8(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -14225,12 +14237,12 @@ block:
 	VPDPBUSD     Z21, Z24, Z20
 	VMOVDQU64    192(AX), Z21
 	VPSRLW       $0x04, Z21, Z22
-	VPERMB       Z0, Z21, Z21
-	VPERMB       Z0, Z22, Z22
+	VPANDD       Z0, Z21, Z21
+	VPANDD       Z0, Z22, Z22
 	VMOVDQU64    192(AX)(DI*1), Z23
 	VPSRLW       $0x04, Z23, Z24
-	VPERMB       Z0, Z23, Z23
-	VPERMB       Z0, Z24, Z24
+	VPANDD       Z0, Z23, Z23
+	VPANDD       Z0, Z24, Z24
 	VPBROADCASTD 12(DX), Z25
 	VPDPBUSD     Z25, Z21, Z2
 	VPDPBUSD     Z25, Z23, Z12
@@ -14365,27 +14377,27 @@ block:
 	RET
 
 // func q4kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kPair6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 super:
 	MOVQ CX, R8
@@ -14414,12 +14426,12 @@ block:
 	VPXORD       Z24, Z24, Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -14458,12 +14470,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -14502,12 +14514,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -14546,12 +14558,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -14707,19 +14719,19 @@ block:
 	RET
 
 // func q4kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kFine2AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
 
 super:
 	MOVQ CX, R8
@@ -14740,12 +14752,12 @@ block:
 	VPXORD       Z8, Z8, Z8
 	VMOVDQU64    (AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    (AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD (DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -14760,12 +14772,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    64(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    64(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 4(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -14780,12 +14792,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    128(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    128(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 8(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -14800,12 +14812,12 @@ block:
 	VPDPBUSD     Z9, Z12, Z8
 	VMOVDQU64    192(AX), Z9
 	VPSRLW       $0x04, Z9, Z10
-	VPERMB       Z0, Z9, Z9
-	VPERMB       Z0, Z10, Z10
+	VPANDD       Z0, Z9, Z9
+	VPANDD       Z0, Z10, Z10
 	VMOVDQU64    192(AX)(DI*1), Z11
 	VPSRLW       $0x04, Z11, Z12
-	VPERMB       Z0, Z11, Z11
-	VPERMB       Z0, Z12, Z12
+	VPANDD       Z0, Z11, Z11
+	VPANDD       Z0, Z12, Z12
 	VPBROADCASTD 12(DX), Z13
 	VPDPBUSD     Z13, Z9, Z2
 	VPDPBUSD     Z13, Z11, Z6
@@ -14874,23 +14886,23 @@ block:
 	RET
 
 // func q4kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kFine4AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
 
 super:
 	MOVQ CX, R8
@@ -14915,12 +14927,12 @@ block:
 	VPXORD       Z16, Z16, Z16
 	VMOVDQU64    (AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    (AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD (DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -14947,12 +14959,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    64(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    64(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 4(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -14979,12 +14991,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    128(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    128(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 8(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -15011,12 +15023,12 @@ block:
 	VPDPBUSD     Z17, Z20, Z16
 	VMOVDQU64    192(AX), Z17
 	VPSRLW       $0x04, Z17, Z18
-	VPERMB       Z0, Z17, Z17
-	VPERMB       Z0, Z18, Z18
+	VPANDD       Z0, Z17, Z17
+	VPANDD       Z0, Z18, Z18
 	VMOVDQU64    192(AX)(DI*1), Z19
 	VPSRLW       $0x04, Z19, Z20
-	VPERMB       Z0, Z19, Z19
-	VPERMB       Z0, Z20, Z20
+	VPANDD       Z0, Z19, Z19
+	VPANDD       Z0, Z20, Z20
 	VPBROADCASTD 12(DX), Z21
 	VPDPBUSD     Z21, Z17, Z2
 	VPDPBUSD     Z21, Z19, Z10
@@ -15124,27 +15136,27 @@ block:
 	RET
 
 // func q4kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kFine6AVX512(SB), NOSPLIT, $0-64
-	MOVQ            w+0(FP), AX
-	MOVQ            s+8(FP), CX
-	MOVQ            a+16(FP), DX
-	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
-	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z3, Z3, Z3
-	VXORPS          Z5, Z5, Z5
-	VXORPS          Z7, Z7, Z7
-	VXORPS          Z9, Z9, Z9
-	VXORPS          Z11, Z11, Z11
-	VXORPS          Z13, Z13, Z13
-	VXORPS          Z15, Z15, Z15
-	VXORPS          Z17, Z17, Z17
-	VXORPS          Z19, Z19, Z19
-	VXORPS          Z21, Z21, Z21
-	VXORPS          Z23, Z23, Z23
+	MOVQ         w+0(FP), AX
+	MOVQ         s+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         ahead+24(FP), BX
+	MOVQ         nb+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VPBROADCASTD lowNibbles<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
 
 super:
 	MOVQ CX, R8
@@ -15173,12 +15185,12 @@ block:
 	VPXORD       Z24, Z24, Z24
 	VMOVDQU64    (AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    (AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD (DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -15217,12 +15229,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    64(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    64(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 4(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -15261,12 +15273,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    128(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    128(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 8(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14
@@ -15305,12 +15317,12 @@ block:
 	VPDPBUSD     Z25, Z28, Z24
 	VMOVDQU64    192(AX), Z25
 	VPSRLW       $0x04, Z25, Z26
-	VPERMB       Z0, Z25, Z25
-	VPERMB       Z0, Z26, Z26
+	VPANDD       Z0, Z25, Z25
+	VPANDD       Z0, Z26, Z26
 	VMOVDQU64    192(AX)(DI*1), Z27
 	VPSRLW       $0x04, Z27, Z28
-	VPERMB       Z0, Z27, Z27
-	VPERMB       Z0, Z28, Z28
+	VPANDD       Z0, Z27, Z27
+	VPANDD       Z0, Z28, Z28
 	VPBROADCASTD 12(DX), Z29
 	VPDPBUSD     Z29, Z25, Z2
 	VPDPBUSD     Z29, Z27, Z14

@@ -241,7 +241,7 @@ func (m *meter) products(name string, dtype tensor.DType, opt Options) error {
 	rng := rand.New(rand.NewPCG(1, 2))
 	// Each run takes the next matrix of the stack, so that weights come from memory.
 	for _, level := range Levels() {
-		matrix.opt.Level = level
+		matrix.Use(level, level.Fetches()[0])
 		for _, rows := range rowsOf(level) {
 			acts, dst, job := normal(rng, rows*in), make([]float32, rows*m.out), make([]Job, 1)
 			var quantised Acts

@@ -44,6 +44,9 @@ type Subject struct {
 	// KV is the type of cached keys and values. With F8_E4M3 each vector of a head has
 	// a scale, the power of two that brings its largest magnitude to [128, 256).
 	KV tensor.DType
+	// Half, 1 or 2, is which half of the cases of attention is run, each with all shapes and windows:
+	// for devices of which others with the same structure run the rest. 0 runs all.
+	Half int
 }
 
 // A Model is a Spec with its parameters.

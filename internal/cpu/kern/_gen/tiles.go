@@ -244,13 +244,32 @@ func (f family) body512(T int, places []stream) func(w, s, a, nb, far reg.GPVirt
 	}
 }
 
-// table512 loads the quants of nibbles.
+// plain reports whether quants are the nibbles themselves.
+func (f family) plain() bool { return f.lut == &lutNibble }
+
+// table512 loads what turns nibbles into quants: a table, or a mask.
 func (f family) table512() (tab reg.VecVirtual) {
-	if f.lut != nil {
+	switch {
+	case f.plain():
+		tab = ZMM()
+		VPBROADCASTD(lowNibbles, tab)
+	case f.lut != nil:
 		tab = ZMM()
 		VBROADCASTI32X4(*f.lut, tab) // VPERMB reads 6 bits of an index: four copies serve as a mask
 	}
 	return tab
+}
+
+// split512 turns words of two nibbles each, q, into the quants of the low and of the high ones.
+func (f family) split512(tab, q, high reg.VecVirtual) {
+	VPSRLW(Imm(4), q, high)
+	for _, v := range []reg.VecVirtual{q, high} {
+		if f.plain() { // any unit can do that, one or two a look-up
+			VPANDD(tab, v, v)
+		} else {
+			VPERMB(tab, v, v)
+		}
+	}
 }
 
 // group512 multiplies a row group with T rows. next is the way from the scales to those
@@ -282,6 +301,11 @@ func (f family) head512(s place, d, dmin reg.VecVirtual) {
 
 // block512 adds a block's products with T rows.
 func (f family) block512(T int, a reg.GPVirtual, w, s place, tab, d, dmin reg.VecVirtual, acc []reg.VecVirtual) {
+	if f.plain() && T <= 2 {
+		sc, mn := f.scales512(s, d, dmin)
+		f.nibbles512(T, a, w, tab, sc, mn, acc)
+		return
+	}
 	q := f.unpack512(w, tab)
 	if f.kind == k6 {
 		tokens6(T, a, s, q, d, acc)
@@ -342,11 +366,7 @@ func pair512(f family, T int, fine bool) {
 		}
 		return Mem{Base: base, Index: size, Scale: 1, Disp: disp}
 	}
-	var tab reg.VecVirtual
-	if f.lut != nil {
-		tab = ZMM()
-		VBROADCASTI32X4(*f.lut, tab)
-	}
+	tab := f.table512()
 	var acc, sum [2][]reg.VecVirtual
 	for g := range acc {
 		acc[g], sum[g] = make([]reg.VecVirtual, T), make([]reg.VecVirtual, T)
@@ -390,9 +410,7 @@ func pair512(f family, T int, fine bool) {
 				if f.lut != nil {
 					words = 2
 					q[1][g] = ZMM()
-					VPSRLW(Imm(4), q[0][g], q[1][g])
-					VPERMB(tab, q[0][g], q[0][g])
-					VPERMB(tab, q[1][g], q[1][g])
+					f.split512(tab, q[0][g], q[1][g])
 				}
 			}
 			for h := range words {
@@ -479,9 +497,7 @@ func (f family) unpack512(w place, tab reg.VecVirtual) (q [8]reg.VecVirtual) {
 		}
 		if z < 4 {
 			VMOVDQU64(w(64*z), q[z])
-			VPSRLW(Imm(4), q[z], q[z+4])
-			VPERMB(tab, q[z], q[z])
-			VPERMB(tab, q[z+4], q[z+4])
+			f.split512(tab, q[z], q[z+4])
 		}
 	}
 	return q
@@ -514,20 +530,53 @@ func (f family) scales512(s place, d, dmin reg.VecVirtual) (sc, mn reg.VecVirtua
 
 // tokens512 adds a block's products with T rows.
 func (f family) tokens512(T int, a reg.GPVirtual, q [8]reg.VecVirtual, sc, mn reg.VecVirtual, acc []reg.VecVirtual) {
-	interleave(T, a, q, func(t int, sum reg.VecVirtual) {
-		if f.minima() {
-			VPXORD(sum, sum, sum)
-			return
+	interleave(T, a, q, func(t int, sum reg.VecVirtual) { f.start512(T, a, t, sum) },
+		func(t int, sum reg.VecVirtual) { f.finish512(T, a, t, sum, sc, mn, acc) })
+}
+
+// nibbles512 is tokens512 for one or two rows and quants that are nibbles. The high ones are
+// multiplied where they lie, sixteen times as large, for a sum of their own, which is divided
+// once: a shift in place of four, and nothing is rounded.
+func (f family) nibbles512(T int, a reg.GPVirtual, w place, mask, sc, mn reg.VecVirtual, acc []reg.VecVirtual) {
+	low, high, sums := ZMM(), ZMM(), [2][2]reg.VecVirtual{}
+	for t := range T {
+		sums[t] = [2]reg.VecVirtual{ZMM(), ZMM()}
+		f.start512(T, a, t, sums[t][0])
+		VPXORD(sums[t][1], sums[t][1], sums[t][1])
+	}
+	for z := range 4 {
+		VMOVDQU64(w(64*z), high)
+		VPANDD(mask, high, low)
+		VPANDND(high, mask, high)
+		for t := range T {
+			dot(Mem{Base: a, Disp: 32*t + 4*z}, low, sums[t][0])
+			dot(Mem{Base: a, Disp: 32*t + 4*(z+4)}, high, sums[t][1])
 		}
-		VPBROADCASTD(Mem{Base: a, Disp: 36*T + 4*t}, sum)
-	}, func(t int, sum reg.VecVirtual) {
-		VCVTDQ2PS(sum, sum)
-		VMULPS_BCST(Mem{Base: a, Disp: 32*T + 4*t}, sum, sum)
-		VFMADD231PS(sum, sc, acc[t])
-		if f.minima() {
-			VFMADD231PS_BCST(Mem{Base: a, Disp: 40*T + 4*t}, mn, acc[t])
-		}
-	})
+	}
+	for t := range T {
+		VPSRAD(Imm(4), sums[t][1], sums[t][1])
+		VPADDD(sums[t][1], sums[t][0], sums[t][0])
+		f.finish512(T, a, t, sums[t][0], sc, mn, acc)
+	}
+}
+
+// start512 sets the sum of a block and row t to what it starts with.
+func (f family) start512(T int, a reg.GPVirtual, t int, sum reg.VecVirtual) {
+	if f.minima() {
+		VPXORD(sum, sum, sum)
+		return
+	}
+	VPBROADCASTD(Mem{Base: a, Disp: 36*T + 4*t}, sum)
+}
+
+// finish512 scales the sum of a block and row t and adds it.
+func (f family) finish512(T int, a reg.GPVirtual, t int, sum, sc, mn reg.VecVirtual, acc []reg.VecVirtual) {
+	VCVTDQ2PS(sum, sum)
+	VMULPS_BCST(Mem{Base: a, Disp: 32*T + 4*t}, sum, sum)
+	VFMADD231PS(sum, sc, acc[t])
+	if f.minima() {
+		VFMADD231PS_BCST(Mem{Base: a, Disp: 40*T + 4*t}, mn, acc[t])
+	}
 }
 
 // tokensE8M0 is tokens512 for scales that are powers of two. A sum starts with the
