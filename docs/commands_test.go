@@ -53,9 +53,9 @@ var notRun = map[string]string{
 const mostNotRun = 12
 
 // spelt are what documents write and what the test runs for it. The program is built
-// before, and this test is a part of go test ./...
+// before, this test is a part of go test ./..., and what a campaign decides in 20 s nobody looks at.
 var spelt = strings.NewReplacer("go run ./cmd/ossian", "ossian", "./ossian", "ossian",
-	"go build ./cmd/ossian", "true", "go install ./cmd/ossian", "true", "go test ./...", "true")
+	"go build ./cmd/ossian", "true", "go install ./cmd/ossian", "true", "go test ./...", "true", "budget.time=20s", "budget.time=6s")
 
 const blockTime = 5 * time.Minute
 

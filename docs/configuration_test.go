@@ -71,7 +71,8 @@ max-num-seqs   4     environment OSSIAN_MAX_NUM_SEQS  rows of a step
 The command line wins, then the environment, then the file, then the default.
 
 * **Command line**: ` + "`--name value` or `--name=value`; `--name` and `--no-name`" + ` for switches. Names
-  are vLLM's where vLLM has one. An unknown name is refused, and the nearest one is named.
+  are vLLM's where vLLM has one. An unknown name is refused, and the nearest one is named. Of a flag
+  that is given twice the last one counts; lists add up, and two models without names are refused.
 * **Environment**: ` + "`OSSIAN_`" + ` and the name in capitals, with ` + "`_` for `-`" + `.
 * **File**: ` + "`--config FILE.yaml`" + `, with names as keys.
 

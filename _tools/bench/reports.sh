@@ -2,7 +2,9 @@
 # Makes every kind of report with the built-in model and a scripted server that breaks off
 # answers, and opens each in a headless Chromium (browser says what it checks). As root it
 # installs Debian's chromium-headless-shell where there is no Chromium; the reports
-# themselves ask nothing of a network.
+# themselves ask nothing of a network. It begins with what README.md shows: the command
+# there, whose report's head becomes DIR/report.png. To renew docs/pictures/report.png
+# copy that, and the numbers of DIR/report.txt into README.md.
 #
 #   _tools/bench/reports.sh DIR [-chromium PROGRAM]
 set -euo pipefail
@@ -26,6 +28,8 @@ fi
 
 rm -rf "$dir"/sweeps "$dir"/*.html "$dir"/*.png
 CGO_ENABLED=0 go build -o "$dir/ossian" ./cmd/ossian
+"$dir/ossian" bench serve --num-prompts 64 --input-len 256 --output-len 64 --html "$dir/report.html" >"$dir/report.txt"
+"$2" --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,770 --screenshot="$dir/report.png" "file://$dir/report.html"
 quiet=(--disable-tqdm --random-input-len 128 --random-output-len 32)
 "$dir/ossian" bench serve --num-prompts 48 --request-rate 40 --num-runs 2 "${quiet[@]}" --save-result --result-dir "$dir" --result-filename run.json \
   --html "$dir/run.html" --plot-timeline --plot-dataset-stats

@@ -2,7 +2,8 @@
 # Compiles internal/cuda/kernels/*.cu to PTX, as sources.txt lists them, with pinned compilers.
 # Needs python3 with pip, and g++ for the preprocessor; no GPU, no CUDA installation.
 #
-#   build.sh [-d DIR] [NAME...]   writes NAME.sm_ARCH.ptx (of all sources without a name) and MANIFEST
+#   build.sh [-d DIR] [NAME...]   writes NAME.sm_ARCH.ptx (of all sources without a name), MANIFEST, and
+#                                 ptx.zip, which is what the program embeds
 #   build.sh [-d DIR] --check     fails where what it makes differs from what is committed
 #
 # DIR keeps the compilers (400 MB; models/cuda, or $CUDA_TOOLS) and is filled at the first run.
@@ -124,4 +125,5 @@ if [ -n "$check" ]; then
 fi
 cp "$out"/*.sm_*.ptx .
 cp "$out/MANIFEST" MANIFEST
-echo "$compiled products, MANIFEST written"
+(cd "$tools" && go run ./archive "$kernels")
+echo "$compiled products, MANIFEST and ptx.zip written"

@@ -10,8 +10,9 @@
 //
 // Programs that read GGUF read the same files: random weights of the exact shapes, which are
 // written to -dir once (14 GB for gpt-oss-20b, 2 GB for the others), and the real
-// SmolLM2-135M, which _tools/smollm2/fetch.sh brings there with MODELS=DIR. vLLM and OpenVINO
-// get the BF16 models, as a folder with the same weights and as what optimum-cli makes of it.
+// SmolLM2-135M, which _tools/smollm2/fetch.sh brings there with MODELS=DIR. vLLM gets the BF16
+// model, as a folder with the same weights, OpenVINO that one and, beside Q8_0, its 8-bit form,
+// both as optimum-cli makes them of the folder.
 // They take turns, run by run; before every figure the memory bandwidth is measured. A figure
 // comes from a process of its own, but for the servers of vLLM and OpenVINO, which take minutes
 // to start: these are started once and stopped (SIGSTOP) while another program is measured.

@@ -130,17 +130,30 @@ func (s *subject) files(ctx context.Context, vino string) (files modelFiles, err
 			return files, err
 		}
 	}
-	if s.kind != "bf16" {
+	form := s.preset + "." + s.kind
+	weights, ok := openVINOWeights[form]
+	if !ok || (s.kind != "bf16" && vino == "") {
 		return files, nil
 	}
-	files.folder = filepath.Join(*dir, s.preset+".bf16") // the same weights: as synth draws them
-	if err := write(ctx, files.folder, *bin, "synth", s.preset, files.folder); err != nil || vino == "" {
+	folder := filepath.Join(*dir, s.preset+".bf16") // the same weights: as synth draws them
+	if err := write(ctx, folder, *bin, "synth", s.preset, folder); err != nil {
 		return files, err
 	}
-	files.openVINO = files.folder + ".openvino" // FP16 keeps what BF16 has of numbers of this size
-	return files, write(ctx, files.openVINO, filepath.Join(vino, "bin", "optimum-cli"), "export", "openvino", "--model", files.folder,
-		"--task", "text-generation-with-past", "--weight-format", "fp16", files.openVINO)
+	if s.kind == "bf16" {
+		files.folder = folder
+	}
+	if vino == "" {
+		return files, nil
+	}
+	files.openVINO = filepath.Join(*dir, form+".openvino")
+	return files, write(ctx, files.openVINO, filepath.Join(vino, "bin", "optimum-cli"), "export", "openvino", "--model", folder,
+		"--task", "text-generation-with-past", "--weight-format", weights, files.openVINO)
 }
+
+// openVINOWeights are the formats of optimum-cli for the models that OpenVINO gets. FP16 keeps what
+// BF16 has of numbers of this size; int8 has a scale for each row where Q8_0 has one for 32 weights, and
+// the processor's plug-in rounds activations to 8 bits by itself, as Ossian and llama.cpp do.
+var openVINOWeights = map[string]string{"qwen3-0.6b.bf16": "fp16", "qwen3-0.6b.q8_0": "int8"}
 
 // write has a command write a path, unless it is there.
 func write(ctx context.Context, path, name string, args ...string) error {

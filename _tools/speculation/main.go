@@ -4,8 +4,9 @@
 // Its texts are the repository's own: files rewritten with an edit, the edits as patches, records of
 // a table as JSON, source text and prose. A model is not asked what it would write. Each step
 // computes what it would for any text, guesses that do not hold included, but the ids that it gives
-// are those of the recorded text, so that a model with random weights measures the same. Times with
-// guesses and without are taken in turns; ratios are medians over the turns.
+// are those of the recorded text, so that a model with random weights measures the same. The time of a
+// step goes from the end of the one before it, so that what looks for guesses and chooses is in it. Times
+// with guesses and without are taken in turns, each first in every other; ratios are medians over the turns.
 package main
 
 import (
@@ -108,22 +109,28 @@ func measure(o *options, kind string, replayed *replay, items []item, streams in
 	var ratios, without, with []float64
 	var tokens int
 	var perStep float64
-	for range o.turns {
-		plain, err := write(nil, replayed, streams, o.threads)
+	settings := &draft.Settings{Method: o.method, Tokens: o.guesses, Shortest: 2, Factor: 1, MinTokenProb: 0.1, CachedRequests: 10_000, Adaptive: o.adaptive}
+	if o.method == draft.NGram {
+		settings.Shortest, settings.Longest, settings.Factor, settings.MinTokenProb, settings.CachedRequests = 5, 5, 0, 0, 0
+	}
+	for turn := range 2 * o.turns {
+		guesses := settings
+		if turn%4 == 0 || turn%4 == 3 {
+			guesses = nil
+		}
+		result, err := write(guesses, replayed, streams, o.threads)
 		if err != nil {
 			return err
 		}
-		settings := &draft.Settings{Method: o.method, Tokens: o.guesses, Shortest: 2, Factor: 1, MinTokenProb: 0.1, CachedRequests: 10_000, Adaptive: o.adaptive}
-		if o.method == draft.NGram {
-			settings.Shortest, settings.Longest, settings.Factor, settings.MinTokenProb, settings.CachedRequests = 5, 5, 0, 0, 0
+		if guesses == nil {
+			without = append(without, result.rate())
+		} else {
+			tokens, perStep = result.tokens, float64(result.tokens)/float64(max(result.rows, 1))
+			with = append(with, result.rate())
 		}
-		guessed, err := write(settings, replayed, streams, o.threads)
-		if err != nil {
-			return err
+		if turn%2 == 1 {
+			ratios = append(ratios, with[turn/2]/without[turn/2])
 		}
-		tokens, perStep = guessed.tokens, float64(guessed.tokens)/float64(max(guessed.rows, 1))
-		without, with = append(without, plain.rate()), append(with, guessed.rate())
-		ratios = append(ratios, guessed.rate()/plain.rate())
 	}
 	slices.Sort(ratios)
 	slices.Sort(without)
@@ -203,7 +210,7 @@ type replay struct {
 	runner.Runner
 	items []item
 	clock func() time.Time
-	began time.Time
+	ended time.Time // of the last step
 	batch *runner.Batch
 	written
 	out [][]int32
@@ -211,7 +218,7 @@ type replay struct {
 
 // Launch implements runner.Runner.
 func (r *replay) Launch(batch *runner.Batch) error {
-	r.batch, r.began = batch, r.clock()
+	r.batch = batch
 	return r.Runner.Launch(batch)
 }
 
@@ -236,13 +243,13 @@ func (r *replay) Collect() (*runner.Result, error) {
 		r.out = append(r.out, recorded[:runner.Held(recorded, guesses)])
 	}
 	if !prompts {
-		r.took += r.clock().Sub(r.began)
+		r.took += r.clock().Sub(r.ended)
 		for i := range r.out {
 			r.tokens += len(r.out[i])
 			r.rows++
 		}
 	}
-	result.Tokens = r.out
+	result.Tokens, r.ended = r.out, r.clock()
 	return result, nil
 }
 

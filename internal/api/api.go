@@ -97,26 +97,26 @@ const mostIgnored = 2 << 10
 
 // Unknown is Ignored for what a reader did not know (wire.Reader.Ignored): the header names it
 // without indices, so that a member of many elements is named once.
-func (f *Front) Unknown(w *Reply, paths []string) error {
+func (f *Front) Unknown(reply *Reply, paths []string) error {
 	names := slices.Clone(paths)
 	for i := range names {
 		if !f.Strict {
 			names[i] = wire.WithoutIndices(names[i])
 		}
 	}
-	return f.Ignored(w, names)
+	return f.Ignored(reply, names)
 }
 
 // Ignored names what was not understood, after what is named already, or refuses the first of it
 // in strict mode.
-func (f *Front) Ignored(w *Reply, names []string) error {
+func (f *Front) Ignored(reply *Reply, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	if f.Strict {
 		return wire.Unknown(names[0])
 	}
-	all := w.Header().Get("x-ossian-ignored")
+	all := reply.Header().Get("x-ossian-ignored")
 	for _, name := range names {
 		if name = strings.Trim(strconv.QuoteToASCII(name), `"`); len(all)+len(name) > mostIgnored {
 			break
@@ -126,7 +126,7 @@ func (f *Front) Ignored(w *Reply, names []string) error {
 		}
 		all += name
 	}
-	w.Header().Set("x-ossian-ignored", all)
+	reply.Header().Set("x-ossian-ignored", all)
 	return nil
 }
 

@@ -26,14 +26,14 @@ const probeInterval = time.Second
 
 // Choices delivers the choices of a job as the request asks for them: chunk by chunk, or as one
 // reply.
-func (f *Front) Choices(w *Reply, job *generate.Job, codec Codec, asked *wire.Sampling, prompts int) *Delivery {
+func (f *Front) Choices(reply *Reply, job *generate.Job, codec Codec, asked *wire.Sampling, prompts int) *Delivery {
 	if !asked.Stream {
-		out := &collection{job: job, w: w, codec: codec, choices: make([]Choice, len(job.Answers())), prompts: prompts, best: int(asked.Choices())}
-		return &Delivery{job, out, w, probeInterval}
+		out := &collection{job: job, w: reply, codec: codec, choices: make([]Choice, len(job.Answers())), prompts: prompts, best: int(asked.Choices())}
+		return &Delivery{job, out, reply, probeInterval}
 	}
-	out := f.stream(w, job, codec)
+	out := f.stream(reply, job, codec)
 	out.running = asked.StreamOptions != nil && asked.StreamOptions.ContinuousUsage
-	return &Delivery{job, out, w, f.pingInterval()}
+	return &Delivery{job, out, reply, f.pingInterval()}
 }
 
 // Events delivers a job of one choice event by event. The encoder keeps what it has

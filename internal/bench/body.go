@@ -63,11 +63,11 @@ func (c *HTTPConfig) template(a api) ([]Member, error) {
 }
 
 // baseMembers are those that the tool of the profile sends, in its order.
-func (c *HTTPConfig) baseMembers(a api) []Member {
+func (c *HTTPConfig) baseMembers(api api) []Member {
 	setup := c.Setup
 	greedy := setup.Profile == VLLM011 || setup.Profile.plain()
-	prompt := [...]string{completions: "prompt", chat: "messages", responses: "input"}[a]
-	limit := [...]string{completions: "max_tokens", chat: "max_completion_tokens", responses: "max_output_tokens"}[a]
+	prompt := [...]string{completions: "prompt", chat: "messages", responses: "input"}[api]
+	limit := [...]string{completions: "max_tokens", chat: "max_completion_tokens", responses: "max_output_tokens"}[api]
 	var members []Member
 	// The order of these lines is the order of the members.
 	add := func(when bool, name, value string) {
@@ -79,20 +79,20 @@ func (c *HTTPConfig) baseMembers(a api) []Member {
 	add(true, prompt, promptSlot)
 	add(greedy, "temperature", "0.0")
 	if setup.Profile.plain() {
-		add(a == completions, "best_of", "1")
+		add(api == completions, "best_of", "1")
 		add(true, limit, outputSlot)
 		add(true, "stream", strconv.FormatBool(setup.Stream))
 		add(true, "ignore_eos", strconv.FormatBool(setup.IgnoreEOS))
 	} else {
-		add(a == completions, "repetition_penalty", "1.0")
+		add(api == completions, "repetition_penalty", "1.0")
 		add(true, limit, outputSlot)
-		add(a == completions || (a == chat && c.Logprobs != nil), "logprobs", c.logprobs(a))
-		add(a == chat && c.Logprobs != nil, "top_logprobs", c.logprobs(completions))
+		add(api == completions || (api == chat && c.Logprobs != nil), "logprobs", c.logprobs(api))
+		add(api == chat && c.Logprobs != nil, "top_logprobs", c.logprobs(completions))
 		add(true, "stream", strconv.FormatBool(setup.Stream))
-		add(a == responses, "store", "false")
-		add(a != responses && setup.Stream, "stream_options", `{"include_usage":true}`)
+		add(api == responses, "store", "false")
+		add(api != responses && setup.Stream, "stream_options", `{"include_usage":true}`)
 	}
-	add(a == chat && needsMaxTokens(setup.Dialect), "max_tokens", outputSlot)
+	add(api == chat && needsMaxTokens(setup.Dialect), "max_tokens", outputSlot)
 	return members
 }
 

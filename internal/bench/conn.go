@@ -53,19 +53,19 @@ type runtimeTransport struct {
 	tcp net.Conn // below TLS
 }
 
-func (r *runtimeTransport) receive(x *exchange) error {
-	buffer := x.http.buffers.Get().(*[readBuffer]byte)
-	defer x.http.buffers.Put(buffer)
+func (r *runtimeTransport) receive(exchange *exchange) error {
+	buffer := exchange.http.buffers.Get().(*[readBuffer]byte)
+	defer exchange.http.buffers.Put(buffer)
 	for {
 		n, err := r.Read(buffer[:])
 		if n > 0 {
-			done, err := x.received(buffer[:n], -1)
+			done, err := exchange.received(buffer[:n], -1)
 			if done || err != nil {
 				return err
 			}
 		}
 		if err != nil {
-			return x.ended(err)
+			return exchange.ended(err)
 		}
 	}
 }

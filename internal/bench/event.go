@@ -66,6 +66,7 @@ var unknownCounts = Counts{-1, -1, -1, -1}
 func (e *event) parse(object []byte) verdict {
 	e.reset()
 	scan := scanner{src: object}
+	// Members come in any order, and what is not known is passed over unread.
 	for more := scan.open('{'); more; more = scan.next('}') {
 		switch string(scan.key()) {
 		case "choices":

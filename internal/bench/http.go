@@ -57,19 +57,19 @@ type HTTP struct {
 
 // NewHTTP checks config and returns the target that it describes. No connection is opened.
 func NewHTTP(config HTTPConfig) (*HTTP, error) {
-	h := &HTTP{setup: config.Setup, idPrefix: config.IDPrefix}
+	target := &HTTP{setup: config.Setup, idPrefix: config.IDPrefix}
 	server, err := parseURL(config.Setup.URL)
 	if err != nil {
 		return nil, err
 	}
-	if h.api, err = apiOf(config.Setup.Backend); err != nil {
+	if target.api, err = apiOf(config.Setup.Backend); err != nil {
 		return nil, err
 	}
-	if h.members, err = config.template(h.api); err != nil {
+	if target.members, err = config.template(target.api); err != nil {
 		return nil, err
 	}
-	h.dialer.address, h.dialer.tls = hostPort(server), config.tls(server)
-	if h.dialer.proxy, err = config.proxy(server); err != nil {
+	target.dialer.address, target.dialer.tls = hostPort(server), config.tls(server)
+	if target.dialer.proxy, err = config.proxy(server); err != nil {
 		return nil, err
 	}
 	given, err := config.headers()
@@ -83,7 +83,7 @@ func NewHTTP(config HTTPConfig) (*HTTP, error) {
 	}
 	path := server.RequestURI()
 	// A proxy takes plain requests itself; for TLS it gets a CONNECT, see dialer.tunnel.
-	if h.dialer.proxy != nil && h.dialer.tls == nil {
+	if target.dialer.proxy != nil && target.dialer.tls == nil {
 		path = "http://" + server.Host + path
 	}
 	var head strings.Builder
@@ -91,14 +91,14 @@ func NewHTTP(config HTTPConfig) (*HTTP, error) {
 	for _, field := range headers {
 		fmt.Fprintf(&head, "%s: %s\r\n", field.Key, field.Value)
 	}
-	if h.dialer.tls == nil {
-		head.WriteString(proxyAuth(h.dialer.proxy))
+	if target.dialer.tls == nil {
+		head.WriteString(proxyAuth(target.dialer.proxy))
 	}
-	h.head = head.String()
-	h.buffers.New = func() any { return new([readBuffer]byte) }
-	h.requests.New = func() any { return new([]byte) }
-	h.exchanges.New = func() any { return newExchange(h) }
-	return h, nil
+	target.head = head.String()
+	target.buffers.New = func() any { return new([readBuffer]byte) }
+	target.requests.New = func() any { return new([]byte) }
+	target.exchanges.New = func() any { return newExchange(target) }
+	return target, nil
 }
 
 // Close closes the connections that carry no request.
@@ -132,71 +132,71 @@ func (h *HTTP) recycle(b *[]byte) {
 
 // Do sends a query and fills its sample with what comes back.
 func (h *HTTP) Do(ctx context.Context, query *dataset.Query, sample *Sample, began time.Time, live *Live) {
-	x := h.exchanges.Get().(*exchange)
-	x.begin(sample, began, live)
-	x.request = h.requests.Get().(*[]byte)
+	exchange := h.exchanges.Get().(*exchange)
+	exchange.begin(sample, began, live)
+	exchange.request = h.requests.Get().(*[]byte)
 	var err error
-	*x.request, err = h.appendRequest((*x.request)[:0], query)
+	*exchange.request, err = h.appendRequest((*exchange.request)[:0], query)
 	sample.Sent = time.Since(began) // with the body ready: making it is no time of the server's
 	live.Sent.Add(1)
 	if err == nil {
-		err = h.attempts(ctx, x)
+		err = h.attempts(ctx, exchange)
 	}
-	x.dropRequest()
+	exchange.dropRequest()
 	sample.Done = time.Since(began)
-	sample.Err = x.finish(err)
-	x.stream.sample, x.stream.live = nil, nil
-	h.exchanges.Put(x)
+	sample.Err = exchange.finish(err)
+	exchange.stream.sample, exchange.stream.live = nil, nil
+	h.exchanges.Put(exchange)
 }
 
-// attempts sends the request of x and reads its response, on a new connection again if
+// attempts sends the request of an exchange and reads its response, on a new connection again if
 // an idle one turned out to be closed: that is no fault of the server. The compiled
 // client tries again on every error of the connection, its clock starting anew.
-func (h *HTTP) attempts(ctx context.Context, x *exchange) error {
+func (h *HTTP) attempts(ctx context.Context, exchange *exchange) error {
 	fresh := h.setup.Profile.plain()
 	for attempt := 1; ; attempt++ {
 		conn, err := h.dialer.get(ctx, fresh)
 		stale := false
 		if err == nil {
 			stale = conn.reused // afterwards conn may be another's
-			err = h.roundTrip(ctx, conn, x)
+			err = h.roundTrip(ctx, conn, exchange)
 		}
 		// Once a byte of the response has come it may not be sent again: the server has begun.
 		again := stale || (h.setup.Profile == VLLMRust && attempt < rustAttempts)
 		if err != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err == nil || x.response.Began || !again {
+		if err == nil || exchange.response.Began || !again {
 			return err
 		}
 		fresh = true
-		x.response.Reset()
+		exchange.response.Reset()
 		if !stale {
-			x.stream.sample.Sent = time.Since(x.stream.began)
+			exchange.stream.sample.Sent = time.Since(exchange.stream.began)
 		}
 	}
 }
 
-// roundTrip carries x over conn, and keeps conn if it can carry another.
-func (h *HTTP) roundTrip(ctx context.Context, conn *connection, x *exchange) error {
+// roundTrip carries an exchange over conn, and keeps conn if it can carry another.
+func (h *HTTP) roundTrip(ctx context.Context, conn *connection, exchange *exchange) error {
 	if err := conn.SetDeadline(time.Now().Add(requestLimit)); err != nil {
 		conn.Close()
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(past) })
-	_, failed := conn.Write(*x.request)
+	_, failed := conn.Write(*exchange.request)
 	if failed != nil {
 		// It may have answered before it stopped reading: too large, or no access.
 		conn.SetDeadline(time.Now().Add(answerLimit))
 	} else if !conn.reused && h.setup.Profile != VLLMRust {
-		x.dropRequest() // long prompts of many streams are a lot of memory, and this one has gone out
+		exchange.dropRequest() // long prompts of many streams are a lot of memory, and this one has gone out
 	}
-	err := conn.receive(x)
+	err := conn.receive(exchange)
 	if failed != nil && err != nil {
 		err = failed
 	}
 	stopped := !stop() // else the end of ctx might still spoil the connection for the next request
-	if err == nil && failed == nil && !stopped && x.response.Keep && !h.setup.Profile.plain() {
+	if err == nil && failed == nil && !stopped && exchange.response.Keep && !h.setup.Profile.plain() {
 		h.dialer.put(conn)
 	} else {
 		conn.Close()

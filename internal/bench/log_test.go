@@ -195,6 +195,30 @@ func TestRunSurvivesTheLog(t *testing.T) {
 	}
 }
 
+// A pipe, whose bytes lie on no disk, gets the log as a file does.
+func TestLogToPipe(t *testing.T) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	read := make(chan *Recording, 1)
+	go func() {
+		got, complete, err := ReadLog(bufio.NewReader(from))
+		if err != nil || !complete {
+			t.Errorf("%v, complete %v", err, complete)
+		}
+		read <- got
+	}()
+	if _, err := Run(context.Background(), &fakeTarget{}, queries(5), Options{Setup: allAtOnce(0), LogTo: to}); err != nil {
+		t.Error(err)
+	}
+	to.Close()
+	if got := <-read; got == nil || len(got.Samples) != 5 {
+		t.Errorf("read: %+v", got)
+	}
+}
+
 const crashEnv = "OSSIAN_BENCH_CRASH"
 
 // TestMain lets a process that a test started be what the test needs: a run that is

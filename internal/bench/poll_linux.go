@@ -70,8 +70,9 @@ type socket struct {
 func (s *socket) Write(data []byte) (int, error) {
 	done := 0
 	for done < len(data) {
-		n, err := unix.SendmsgN(s.fd, data[done:], nil, nil, unix.MSG_NOSIGNAL)
+		sent, err := unix.SendmsgN(s.fd, data[done:], nil, nil, unix.MSG_NOSIGNAL)
 		switch {
+		// The handler says that it is done when the socket can be written to, and reads nothing.
 		case err == unix.EAGAIN:
 			if err := s.poller.wait(&waiter{socket: s, handle: func([]byte) (bool, error) { return true, nil }}, unix.EPOLLOUT); err != nil {
 				return done, err
@@ -82,7 +83,7 @@ func (s *socket) Write(data []byte) (int, error) {
 		case err != nil:
 			return done, os.NewSyscallError("sendmsg", err)
 		default:
-			done += n
+			done += sent
 		}
 	}
 	return done, nil
@@ -121,9 +122,9 @@ func (s *socket) alive() bool {
 	return err == unix.EAGAIN
 }
 
-func (s *socket) receive(x *exchange) error {
+func (s *socket) receive(exchange *exchange) error {
 	return s.poller.wait(&waiter{socket: s, handle: func(buffer []byte) (bool, error) {
-		n, lag, err := recv(s.fd, buffer)
+		count, lag, err := recv(s.fd, buffer)
 		// A deadline shuts the socket down, which looks like an end of the stream: it comes first.
 		switch {
 		case err == unix.EAGAIN || err == unix.EINTR:
@@ -131,11 +132,11 @@ func (s *socket) receive(x *exchange) error {
 		case s.expired.Load():
 			return true, os.ErrDeadlineExceeded
 		case err != nil:
-			return true, x.ended(os.NewSyscallError("recvmsg", err))
-		case n == 0:
-			return true, x.ended(io.EOF)
+			return true, exchange.ended(os.NewSyscallError("recvmsg", err))
+		case count == 0:
+			return true, exchange.ended(io.EOF)
 		}
-		done, err := x.received(buffer[:n], lag)
+		done, err := exchange.received(buffer[:count], lag)
 		return done || err != nil, err
 	}}, unix.EPOLLIN)
 }

@@ -62,14 +62,14 @@ type Options struct {
 // not sent are missing. It also returns the recording together with an error if the
 // log or Stop failed.
 func Run(ctx context.Context, target Target, workload Workload, options Options) (*Recording, error) {
-	r, err := newRun(target, workload, options)
+	running, err := newRun(target, workload, options)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepare(ctx); err != nil {
+	if err := running.prepare(ctx); err != nil {
 		return nil, err
 	}
-	return r.measure(ctx)
+	return running.measure(ctx)
 }
 
 // A run is one run. Its states are the Stages, which the goroutine of Run passes; the
@@ -113,30 +113,30 @@ func newRun(target Target, workload Workload, options Options) (*run, error) {
 	if options.Warming == nil {
 		options.Warming = new(Live)
 	}
-	r := &run{Options: options, target: target, workload: workload, stageBegan: time.Now(), queue: make(chan int, len(workload))}
+	made := &run{Options: options, target: target, workload: workload, stageBegan: time.Now(), queue: make(chan int, len(workload))}
 	timed := workload // what the arrival process gives times to: of a conversation its first turn
 	if options.Setup.MultiTurn != nil {
-		timed, r.slots = nil, make(chan struct{}, r.concurrency())
+		timed, made.slots = nil, make(chan struct{}, made.concurrency())
 		for i := range workload {
 			if workload[i].Turn == 0 {
-				timed, r.firstTurns = append(timed, workload[i]), append(r.firstTurns, i)
+				timed, made.firstTurns = append(timed, workload[i]), append(made.firstTurns, i)
 			}
 		}
 	}
 	var err error
-	if r.times, err = options.Setup.Arrivals.Times(options.Setup.Profile, timed, options.Gamma); err != nil {
+	if made.times, err = options.Setup.Arrivals.Times(options.Setup.Profile, timed, options.Gamma); err != nil {
 		return nil, err
 	}
-	if r.Setup.Hash == "" {
-		if r.Setup.Hash, err = workload.Hash(); err != nil {
+	if made.Setup.Hash == "" {
+		if made.Setup.Hash, err = workload.Hash(); err != nil {
 			return nil, err
 		}
 	}
-	r.rec = &Recording{Setup: r.Setup, Samples: make([]Sample, len(workload)), Queries: r.mine()}
-	if r.rec.Queries == 0 {
-		return nil, fmt.Errorf("shard %v: none of %d queries is its", r.Setup.Shard, len(workload))
+	made.rec = &Recording{Setup: made.Setup, Samples: make([]Sample, len(workload)), Queries: made.mine()}
+	if made.rec.Queries == 0 {
+		return nil, fmt.Errorf("shard %v: none of %d queries is its", made.Setup.Shard, len(workload))
 	}
-	return r, nil
+	return made, nil
 }
 
 // enter reports a stage that has been reached.

@@ -124,22 +124,22 @@ func (s *scanner) str() (raw []byte, plain bool) {
 	from, ascii := s.pos+1, true // most texts are ASCII, which is valid UTF-8 without another look
 	plain = true
 	for i := from; i < len(s.src); i++ {
-		switch c := s.src[i]; {
-		case c == '"':
+		switch char := s.src[i]; {
+		case char == '"':
 			s.pos = i + 1
 			raw = s.src[from:i]
 			return raw, plain && (ascii || utf8.Valid(raw))
-		case c == '\\':
+		case char == '\\':
 			length := s.escape(s.src[i:])
 			if length == 0 {
 				return nil, false
 			}
 			plain = false
 			i += length - 1
-		case c < ' ':
+		case char < ' ':
 			s.fail(invalid)
 			return nil, false
-		case c >= utf8.RuneSelf:
+		case char >= utf8.RuneSelf:
 			ascii = false
 		}
 	}
@@ -157,6 +157,7 @@ func (s *scanner) escape(text []byte) int {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return 2
 	case 'u':
+		// Setting this bit makes letters small.
 		for k := 2; k < 6; k++ {
 			if k == len(text) {
 				s.fail(incomplete)
@@ -183,7 +184,7 @@ func appendUnquoted(dst, raw []byte) []byte {
 			raw = raw[n:]
 			continue
 		}
-		switch c := raw[1]; c {
+		switch escaped := raw[1]; escaped {
 		case 'b':
 			dst = append(dst, '\b')
 		case 'f':
@@ -208,7 +209,7 @@ func appendUnquoted(dst, raw []byte) []byte {
 			}
 			dst = utf8.AppendRune(dst, char)
 		default:
-			dst = append(dst, c)
+			dst = append(dst, escaped)
 		}
 		raw = raw[2:]
 	}

@@ -70,10 +70,10 @@ type question struct {
 }
 
 // ask sends a question and returns the answer. Errors have what the server said on one line.
-func (s *Server) ask(ctx context.Context, q question) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(q.limit, askLimit))
+func (s *Server) ask(ctx context.Context, asked question) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(asked.limit, askLimit))
 	defer cancel()
-	method, path, in := q.method, q.path, q.body
+	method, path, in := asked.method, asked.path, asked.body
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -98,7 +98,7 @@ func (s *Server) ask(ctx context.Context, q question) ([]byte, error) {
 	}
 	defer answer.Body.Close()
 	// One byte too many is read, to tell an answer that is cut from one that just fits.
-	most := cmp.Or(q.most, maxAnswer)
+	most := cmp.Or(asked.most, maxAnswer)
 	text, err := io.ReadAll(io.LimitReader(answer.Body, int64(most)+1))
 	switch {
 	case err != nil:

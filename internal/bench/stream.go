@@ -134,6 +134,7 @@ func (st *stream) message(data []byte, end bool) error {
 		st.addChunk(Done, -1)
 		return nil
 	}
+	// JSON may go on in the next data line of the event.
 	switch verdict := st.event.parse(data); {
 	case verdict == incomplete && !end:
 		st.data = append(st.data, data...)
@@ -202,6 +203,7 @@ func (st *stream) runningTokens(tokens int) int {
 func (st *stream) responsesEvent(data []byte) {
 	ev := &st.event
 	kind := Kind(0)
+	// Other events say what the client knows: they count as events, and hold no token.
 	switch string(ev.eventType) {
 	case "response.output_text.delta":
 		kind = Choices | Output

@@ -166,17 +166,17 @@ type Entry struct {
 
 // entry reads a request; the board's lock is held.
 func (r *Request) entry(now time.Time) Entry {
-	e := Entry{Label: r.Label, Tenant: r.Tenant, First: time.Duration(r.first.Load()), Output: int(r.output.Load()), End: r.end}
+	entry := Entry{Label: r.Label, Tenant: r.Tenant, First: time.Duration(r.first.Load()), Output: int(r.output.Load()), End: r.end}
 	if r.end != "" {
-		e.State, e.Age = Ended, r.took
-		e.Output, e.Prompt, e.Cached, e.Done = r.made, r.prompt, r.cached, r.prompt
+		entry.State, entry.Age = Ended, r.took
+		entry.Output, entry.Prompt, entry.Cached, entry.Done = r.made, r.prompt, r.cached, r.prompt
 	} else {
-		e.State, e.Age, e.Progress = r.state(), now.Sub(r.Received), r.read()
+		entry.State, entry.Age, entry.Progress = r.state(), now.Sub(r.Received), r.read()
 	}
-	if spoke := time.Duration(r.last.Load()) - e.First; e.Output > 1 && spoke > 0 {
-		e.Rate = float64(e.Output-1) / spoke.Seconds()
+	if spoke := time.Duration(r.last.Load()) - entry.First; entry.Output > 1 && spoke > 0 {
+		entry.Rate = float64(entry.Output-1) / spoke.Seconds()
 	}
-	return e
+	return entry
 }
 
 // A Board has the requests of a server. Its methods may be called by any goroutine. How many
@@ -229,15 +229,15 @@ func (r *Request) Drop() {
 
 // End says how a request has ended, and what it took in all.
 func (r *Request) End(how string, prompt, cached, output int, now time.Time) {
-	b := r.board
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.remove(r)
+	board := r.board
+	board.mu.Lock()
+	defer board.mu.Unlock()
+	board.remove(r)
 	r.end, r.took, r.prompt, r.cached, r.made = how, now.Sub(r.Received), prompt, cached, output
-	if len(b.ended) == Kept {
-		b.ended = slices.Delete(b.ended, 0, 1)
+	if len(board.ended) == Kept {
+		board.ended = slices.Delete(board.ended, 0, 1)
 	}
-	b.ended = append(b.ended, r)
+	board.ended = append(board.ended, r)
 }
 
 // remove takes a request from those that go on; b.mu is held.
@@ -247,15 +247,15 @@ func (b *Board) remove(r *Request) {
 	}
 }
 
-// before counts the requests of r's model that came before r and wait.
-func (b *Board) before(r *Request) (n int) {
+// before counts the requests of the same model that came before this one and wait.
+func (b *Board) before(request *Request) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, other := range b.active {
-		if other == r {
+		if other == request {
 			break
 		}
-		if other.Model == r.Model && other.state() == Waiting {
+		if other.Model == request.Model && other.state() == Waiting {
 			n++
 		}
 	}

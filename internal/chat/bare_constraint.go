@@ -50,6 +50,7 @@ func (c *tagConstraint) maskBare(dst []uint64, open bool) error {
 
 // acceptBare advances what the answer may still be.
 func (c *tagConstraint) acceptBare(id int32) error {
+	// The answer may be a call, other text, or still either: the id has to go on with one of them.
 	if c.call != nil && c.call.Accept(id) != nil {
 		c.call = nil
 	}

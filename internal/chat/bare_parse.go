@@ -68,6 +68,7 @@ func (p *tagParser) bareText(dst []Event, raw string) []Event {
 	for raw != "" {
 		switch reader.state {
 		case bareHead, bareWhole:
+			// Whether this begins a call shows later: tokens are kept whole until then.
 			reader.pieces = append(reader.pieces, event.Piece{Token: p.out.Token, Raw: raw, Count: p.out.Owed})
 			p.out.Owed = 0
 			reader.text = append(reader.text, raw...)

@@ -142,6 +142,7 @@ func (c *Conversation) withFunctions() (conv *Conversation, recipients map[strin
 		if known := names[name]; known != "" {
 			return known
 		}
+		// A tool that is no longer offered keeps a name that a function may have.
 		return strings.ReplaceAll(c.showBuiltin(name), ".", "_")
 	}
 	for i := range out.Turns {

@@ -31,23 +31,23 @@ const chatGPT = "You are ChatGPT, a large language model trained by OpenAI."
 // checkpoint's template, if there is one, writes it too; else nil. The template also
 // says who the model is.
 func newHarmony(facts Facts) *harmony {
-	h := &harmony{tok: facts.Tokenizer, identity: chatGPT}
-	for name, id := range map[string]*int32{"start": &h.start, "end": &h.end, "message": &h.message, "channel": &h.channel,
-		"constrain": &h.constrain, "return": &h.ret, "call": &h.call, "endoftext": &h.endOfText} {
+	format := &harmony{tok: facts.Tokenizer, identity: chatGPT}
+	for name, id := range map[string]*int32{"start": &format.start, "end": &format.end, "message": &format.message, "channel": &format.channel,
+		"constrain": &format.constrain, "return": &format.ret, "call": &format.call, "endoftext": &format.endOfText} {
 		found, ok := facts.Tokenizer.ID("<|" + name + "|>")
 		if !ok {
 			return nil
 		}
 		*id = found
 	}
-	h.stops = stops(facts, h.ret, h.call, h.endOfText)
-	h.textIDs = mask.OfText(facts.Tokenizer)
+	format.stops = stops(facts, format.ret, format.call, format.endOfText)
+	format.textIDs = mask.OfText(facts.Tokenizer)
 	if facts.Template == "" {
-		return h
+		return format
 	}
 	tmpl, err := jinja.Compile(facts.Template)
 	if err != nil {
-		return h // the template is not needed
+		return format // the template is not needed
 	}
 	// A checkpoint may keep the vocabulary and have another format: what its template
 	// begins with tells.
@@ -59,14 +59,14 @@ func newHarmony(facts Facts) *harmony {
 	vars.Set("add_generation_prompt", true)
 	text, err := tmpl.Render(vars, func() time.Time { return time.Unix(0, 0).UTC() })
 	if err != nil {
-		return h
+		return format
 	}
 	first, ok := strings.CutPrefix(text, "<|start|>system<|message|>")
 	if !ok {
 		return nil
 	}
-	h.identity, _, _ = strings.Cut(first, "\n")
-	return h
+	format.identity, _, _ = strings.Cut(first, "\n")
+	return format
 }
 
 // Stops implements Format.

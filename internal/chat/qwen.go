@@ -34,25 +34,25 @@ const (
 // has a template tmpl, the code writes the same as it; else nil. Derived models often
 // keep the name of the family and change the template.
 func newQwen(facts Facts, tmpl *template) *qwen {
-	q := &qwen{tok: facts.Tokenizer, tags: findTags(facts.Tokenizer)}
+	format := &qwen{tok: facts.Tokenizer, tags: findTags(facts.Tokenizer)}
 	var okStart, okEnd bool
-	q.start, okStart = facts.Tokenizer.ID("<|im_start|>")
-	q.end, okEnd = facts.Tokenizer.ID("<|im_end|>")
-	if !okStart || !okEnd || q.tags.open < 0 || q.tags.callOpen < 0 {
+	format.start, okStart = facts.Tokenizer.ID("<|im_start|>")
+	format.end, okEnd = facts.Tokenizer.ID("<|im_end|>")
+	if !okStart || !okEnd || format.tags.open < 0 || format.tags.callOpen < 0 {
 		return nil
 	}
-	q.stops = stops(facts, q.end)
-	q.textIDs = q.tags.text(facts.Tokenizer)
+	format.stops = stops(facts, format.end)
+	format.textIDs = format.tags.text(facts.Tokenizer)
 	if tmpl == nil {
 		if strings.HasPrefix(facts.Family, "qwen3") {
-			return q
+			return format
 		}
 		return nil
 	}
 	// The style is found by trying: configurations do not tell it.
-	for q.style = qwenHybrid; q.style <= qwenThinking; q.style++ {
-		if q.writes(tmpl) {
-			return q
+	for format.style = qwenHybrid; format.style <= qwenThinking; format.style++ {
+		if format.writes(tmpl) {
+			return format
 		}
 	}
 	return nil

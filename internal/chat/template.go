@@ -80,6 +80,7 @@ func (t *template) bareCalls() string {
 	at := strings.Index(text, probe)
 	open := strings.LastIndex(text[:max(at, 0)], "{")
 	tagged := t.tags.callOpen >= 0
+	// No call was written, or none that holds its arguments as an object.
 	if !found || open < 0 {
 		if tagged {
 			return ""
@@ -141,6 +142,7 @@ func (t *template) Render(prompt *token.Prompt, conv *Conversation) error {
 	if err := t.judge(conv, text); err != nil {
 		return err
 	}
+	// Whether results can be shown matters only where built-in tools are offered.
 	if offers {
 		if err := t.answers(conv); err != nil {
 			return err

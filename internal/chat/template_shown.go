@@ -65,6 +65,7 @@ func marks(conv *Conversation) marking {
 		return shown.Mark(len(out.at) - 1)
 	}
 	renamed := map[string]string{}
+	// Where the answer must be a call it is held to that, whatever the template shows of tools.
 	if copied.Tools = slices.Clone(conv.Tools); !conv.MustCall {
 		for i := range conv.offered() {
 			tool := &copied.Tools[i]

@@ -36,19 +36,19 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %v", e.File, e.Kind)
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %v", e.File, e.Kind)
 	if e.Offset >= 0 {
-		fmt.Fprintf(&b, " at byte %d", e.Offset)
+		fmt.Fprintf(&out, " at byte %d", e.Offset)
 	}
 	if e.Tensor != "" {
-		fmt.Fprintf(&b, ", tensor %q", clip(e.Tensor))
+		fmt.Fprintf(&out, ", tensor %q", clip(e.Tensor))
 	}
-	b.WriteString(": " + clipTo(e.Problem, maxProblem))
+	out.WriteString(": " + clipTo(e.Problem, maxProblem))
 	if e.Want != "" {
-		fmt.Fprintf(&b, ": expected %s, found %s", e.Want, cmp.Or(e.Got, "nothing"))
+		fmt.Fprintf(&out, ": expected %s, found %s", e.Want, cmp.Or(e.Got, "nothing"))
 	}
-	return clean(b.String())
+	return clean(out.String())
 }
 
 // clip shortens text from a file, which may be megabytes of rubbish.

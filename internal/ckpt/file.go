@@ -119,15 +119,15 @@ func dropper(mapped []byte) func() { return func() { dropPages(mapped) } }
 
 // product multiplies dims and reports whether the result fits 62 bits.
 func product[T int | uint64](dims ...T) (int64, bool) {
-	n := int64(1)
-	for _, d := range dims {
-		if d < 0 || uint64(d) > 1<<62 {
+	total := int64(1)
+	for _, dim := range dims {
+		if dim < 0 || uint64(dim) > 1<<62 {
 			return 0, false
 		}
-		if d != 0 && n > (1<<62)/int64(d) {
+		if dim != 0 && total > (1<<62)/int64(dim) {
 			return 0, false
 		}
-		n *= int64(d)
+		total *= int64(dim)
 	}
-	return n, true
+	return total, true
 }

@@ -181,49 +181,49 @@ func readGGUF(from *file) (*container, error) {
 // value reads the type and the bytes of one metadata value.
 func (c *cursor) value(key string) value {
 	at := c.at
-	v := value{typ: c.u32("type of key " + key)}
-	switch v.at = c.at; { // at is where the value lies, behind its type and length
+	read := value{typ: c.u32("type of key " + key)}
+	switch read.at = c.at; { // at is where the value lies, behind its type and length
 	case c.err != nil:
-	case v.typ == ggufString:
+	case read.typ == ggufString:
 		length := c.u64("length of key " + key)
-		v.at = c.at
-		v.raw = c.take(length, "key "+key)
-	case v.typ == ggufArray:
-		c.array(&v, key)
-	case v.typ >= uint32(len(ggufSizes)):
-		c.fail(at, "type of key "+clip(key), "a value type from 0 to 12", v.typ)
+		read.at = c.at
+		read.raw = c.take(length, "key "+key)
+	case read.typ == ggufArray:
+		c.array(&read, key)
+	case read.typ >= uint32(len(ggufSizes)):
+		c.fail(at, "type of key "+clip(key), "a value type from 0 to 12", read.typ)
 	default:
-		v.raw = c.take(uint64(ggufSizes[v.typ]), "key "+key)
-		if v.typ == ggufBool && c.err == nil && v.raw[0] > 1 {
-			c.fail(v.at, "key "+clip(key), "0 or 1 for a bool", v.raw[0])
+		read.raw = c.take(uint64(ggufSizes[read.typ]), "key "+key)
+		if read.typ == ggufBool && c.err == nil && read.raw[0] > 1 {
+			c.fail(read.at, "key "+clip(key), "0 or 1 for a bool", read.raw[0])
 		}
 	}
-	return v
+	return read
 }
 
 // array reads the type, the count and the bytes of an array.
-func (c *cursor) array(v *value, key string) {
+func (c *cursor) array(value *value, key string) {
 	at := c.at
-	v.elem = c.u32("element type of key " + key)
+	value.elem = c.u32("element type of key " + key)
 	count := c.u64("element count of key " + key)
-	v.at = c.at
+	value.at = c.at
 	switch {
 	case c.err != nil:
-	case v.elem > ggufF64 || v.elem == ggufArray:
-		c.fail(at, "element type of key "+clip(key), "a scalar type or string", v.elem)
+	case value.elem > ggufF64 || value.elem == ggufArray:
+		c.fail(at, "element type of key "+clip(key), "a scalar type or string", value.elem)
 	case count > maxElements:
 		c.fail(at+4, "element count of key "+clip(key), fmt.Sprintf("at most %d", maxElements), count)
-	case v.elem == ggufString: // passed over one by one: only their lengths say where it ends
+	case value.elem == ggufString: // passed over one by one: only their lengths say where it ends
 		for i := uint64(0); i < count && c.err == nil; i++ {
 			c.take(c.u64("string of key "+key), "string of key "+key)
 		}
 		if c.err == nil {
-			v.raw = c.file.data[v.at:c.at]
+			value.raw = c.file.data[value.at:c.at]
 		}
 	default:
-		v.raw = c.take(count*uint64(ggufSizes[v.elem]), "key "+key)
+		value.raw = c.take(count*uint64(ggufSizes[value.elem]), "key "+key)
 	}
-	v.count = int64(count)
+	value.count = int64(count)
 }
 
 // tensor reads one tensor description; offset stays relative to the data section.

@@ -41,14 +41,14 @@ func (m *metadata) missing(key string) {
 // must be given. Per-layer arrays count when all layers agree.
 func (m *metadata) int(def int, key string) int {
 	key = m.arch + "." + key
-	v, ok := m.keys[key]
+	stored, ok := m.keys[key]
 	if !ok {
 		if def == 0 {
 			m.missing(key)
 		}
 		return def
 	}
-	list, ok := v.integers()
+	list, ok := stored.integers()
 	if !ok || len(list) == 0 || list[0] < 1 || list[0] > math.MaxInt32 {
 		m.fail(key, fmt.Sprintf("an integer from 1 to %d", math.MaxInt32))
 		return def
@@ -102,15 +102,15 @@ func (m *metadata) id(key string) int32 {
 	if !ok {
 		return -1
 	}
-	n, ok := v.integer()
-	if !ok || n < -1 || n > math.MaxInt32 {
-		if n == math.MaxUint32 { // how some writers say "none"
+	number, ok := v.integer()
+	if !ok || number < -1 || number > math.MaxInt32 {
+		if number == math.MaxUint32 { // how some writers say "none"
 			return -1
 		}
 		m.fail(key, "a token id")
 		return -1
 	}
-	return int32(n)
+	return int32(number)
 }
 
 // strings returns an array of strings that must be there.
@@ -130,10 +130,10 @@ func (m *metadata) strings(key string) []string {
 // spec translates the keys of formats.md 5. What GGUF does not say is read from
 // the tensors: the vocabulary, which projections have biases, and whether the
 // output projection is the embedding.
-func (m *metadata) spec(a *assembler) *model.Spec {
+func (m *metadata) spec(assembler *assembler) *model.Spec {
 	m.arch = m.string("general.architecture")
 	spec := &model.Spec{Family: architectures[m.arch]}
-	if m.checkKind(len(a.tensors)); m.err != nil {
+	if m.checkKind(len(assembler.tensors)); m.err != nil {
 		return spec
 	}
 	if spec.Family == "" {
@@ -156,7 +156,7 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 	spec.MaxLen = m.int(0, "context_length")
 	spec.Eps = float32(m.float(1e-5, "attention.layer_norm_rms_epsilon"))
 	spec.QKNorm = spec.Family == "qwen3" || spec.Family == "qwen3moe"
-	m.feedForward(a, spec)
+	m.feedForward(assembler, spec)
 	m.rope(spec)
 	if spec.Layers <= maxLayers {
 		spec.Windows = make([]int, spec.Layers)
@@ -165,14 +165,14 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 		}
 	}
 	// The rest is told by which tensors there are.
-	spec.QKVBias = spec.Family == "gpt-oss" || a.anyLayer("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias")
-	spec.OBias = spec.Family == "gpt-oss" || a.anyLayer("attn_output.bias", "attn_out.bias")
-	if embed, ok := a.find("token_embd.weight"); ok && len(embed.shape) == 2 {
+	spec.QKVBias = spec.Family == "gpt-oss" || assembler.anyLayer("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias")
+	spec.OBias = spec.Family == "gpt-oss" || assembler.anyLayer("attn_output.bias", "attn_out.bias")
+	if embed, ok := assembler.find("token_embd.weight"); ok && len(embed.shape) == 2 {
 		spec.Vocab = embed.shape[0]
 	} else if m.err == nil {
 		m.err = &Error{Kind: Incomplete, File: m.file, Tensor: "token_embd.weight", Offset: -1, Problem: "a matrix of embeddings is missing"}
 	}
-	_, head := a.find("output.weight")
+	_, head := assembler.find("output.weight")
 	spec.Tied = !head && spec.Family != "gpt-oss"
 	return spec
 }
@@ -213,7 +213,7 @@ func (a *assembler) anyLayer(parts ...string) bool {
 }
 
 // feedForward reads the width of the feed-forward part and, of mixtures, the experts.
-func (m *metadata) feedForward(a *assembler, spec *model.Spec) {
+func (m *metadata) feedForward(assembler *assembler, spec *model.Spec) {
 	switch spec.Family {
 	case "gpt-oss":
 		spec.Sinks = true
@@ -222,7 +222,7 @@ func (m *metadata) feedForward(a *assembler, spec *model.Spec) {
 		spec.FFN = model.FFN{Renorm: true}
 	default:
 		spec.FFN.Inner = m.int(0, "feed_forward_length")
-		spec.FFN.Bias = a.anyLayer("ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
+		spec.FFN.Bias = assembler.anyLayer("ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
 		if n := m.keys[m.arch+".expert_count"]; n.raw != nil && m.err == nil {
 			if count, _ := n.integer(); count > 0 {
 				m.err = unsupported(m.file, "key "+m.arch+".expert_count", "0", n.text())

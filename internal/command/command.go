@@ -27,7 +27,7 @@ const maxStack = 64 << 20
 // Root returns the program with the given commands.
 func Root(commands ...*cobra.Command) *cobra.Command {
 	debug.SetMaxStack(maxStack)
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:           "ossian",
 		Short:         "Run and serve open-weight language models",
 		SilenceUsage:  true,
@@ -35,23 +35,23 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 		Version:       Version(),
 	}
 	if revision := Revision(); revision != "" {
-		c.Version += " (" + revision + ")"
+		cmd.Version += " (" + revision + ")"
 	}
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Suggest(c.Flags(), err) })
-	c.RunE = func(c *cobra.Command, args []string) error {
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Suggest(c.Flags(), err) })
+	cmd.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return c.Help()
 		}
 		return unknownCommand(c, args[0])
 	}
-	c.Args = cobra.ArbitraryArgs // words that name no command are told by RunE
+	cmd.Args = cobra.ArbitraryArgs // words that name no command are told by RunE
 	// The program alone does nothing, so its usage is that of its commands.
-	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable .HasParent}}", 1))
-	c.AddCommand(commands...)
-	c.InitDefaultHelpCmd()
-	c.InitDefaultCompletionCmd()
-	helpKnowsCommands(c)
-	return c
+	cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable .HasParent}}", 1))
+	cmd.AddCommand(commands...)
+	cmd.InitDefaultHelpCmd()
+	cmd.InitDefaultCompletionCmd()
+	helpKnowsCommands(cmd)
+	return cmd
 }
 
 // helpKnowsCommands makes the help of what is no command an error.

@@ -115,14 +115,14 @@ func spelled(root *cobra.Command, args []string) []string {
 		return args
 	}
 	out := slices.Clone(args)
-	for n, arg := range out {
+	for i, arg := range out {
 		if arg == "--" {
 			break
 		}
 		word, isFlag := strings.CutPrefix(arg, "-")
 		name, _, _ := strings.Cut(word, "=")
 		if isFlag && nearest.OneHyphen(name) {
-			out[n] = "-" + arg
+			out[i] = "-" + arg
 		}
 	}
 	return out

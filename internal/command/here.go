@@ -33,6 +33,8 @@ func (start Start) Ready(ctx context.Context, args []string, log io.Writer) (bas
 		select {
 		case err := <-ended:
 			return "", nil, cmp.Or(err, ctx.Err(), errors.New("the server ended before it was ready"))
+		// Loading may take minutes: only the end of the server or of ctx, which it obeys, ends the
+		// wait.
 		case <-time.After(10 * time.Millisecond):
 		}
 		reply, err := http.Get(base + "/ready")

@@ -76,7 +76,7 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 			continue
 		}
 		if !strings.HasPrefix(arg, "-") || arg == "-" {
-			if err := c.argument(given, arg, origin); err != nil {
+			if err := c.add(given, c.find("model"), one(arg), false, origin); err != nil {
 				return nil, err
 			}
 			continue
@@ -140,15 +140,17 @@ func (c *Config) flip(given map[string]*value, r *row, on bool, origin string) e
 	return nil
 }
 
-// add stores what a flag was given: the items of a list add up, another value
-// replaces the last one with a warning.
-func (c *Config) add(given map[string]*value, r *row, items []string, quiet bool, origin string) error {
+// add stores what a flag was given: the items of a list and models with names add up, another
+// value replaces the last one with a warning.
+func (c *Config) add(given map[string]*value, r *row, items []string, quiet bool, origin string) (err error) {
 	before := given[r.name]
 	switch {
 	case before != nil && r.name == "config":
 		return errors.New("--config is given twice; one file expected")
 	case before != nil && r.name == "model":
-		items = c.addModel(before, items[0])
+		if items, err = addModel(before.texts, items[0]); err != nil {
+			return err
+		}
 	case before != nil && r.kind == list:
 		items = append(before.texts, items...)
 	case before != nil && !quiet:

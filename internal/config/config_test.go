@@ -109,8 +109,8 @@ func TestArguments(t *testing.T) {
 		{name: "models of the command line replace the file's", args: "--config x.yaml --model c=z", yaml: "model: [a=x, b=y]", is: func(c *Config) bool { return slices.Equal(c.Models, []Named{{"c", "z"}}) }},
 		{name: "a path with an equals sign", args: "--model ./a=b", is: func(c *Config) bool { return slices.Equal(c.Models, []Named{{"", "./a=b"}}) }},
 		{name: "a path with a space in the environment", env: []string{"OSSIAN_MODEL=/my models/x"}, is: func(c *Config) bool { return c.Model == "/my models/x" }},
-		{name: "of two models without a name the last", args: "--model a --model n=x --model b", is: func(c *Config) bool {
-			return len(c.Notes) == 1 && slices.Equal(c.Models, []Named{{"", "b"}, {"n", "x"}})
+		{name: "the same model twice", args: "a --model n=x --model a", is: func(c *Config) bool {
+			return len(c.Notes) == 0 && slices.Equal(c.Models, []Named{{"", "a"}, {"n", "x"}})
 		}},
 		{name: "equals sign", args: "--port=9000", is: func(c *Config) bool { return c.Port == 9000 }},
 		{name: "underscores", args: "--max_model_len 8k", is: func(c *Config) bool { return c.MaxModelLen == 8000 }},
@@ -243,6 +243,8 @@ func TestOPS3Refused(t *testing.T) {
 		{"dotted JSON of a list", "--compilation-config [] --compilation-config.a 1", "", "no JSON object to add to"},
 		{"dotted JSON too deep", "-cc" + strings.Repeat(".a", 17) + " 1", "", "16 levels"},
 		{"two models", "a b", "", "one model expected"},
+		{"two models by flags", "--model a --model n=x --model b", "", `one model expected, found "a" and "b"; of several each has a name: --model NAME=b`},
+		{"a model by a flag behind one without", "a --model b", "", `one model expected, found "a" and "b"`},
 		{"two models beside one with a name", "a --model n=x b", "", "--model NAME=b"},
 		{"two models without a name in the file", "--config a.yaml", "model: [a, b]", "NAME=MODEL"},
 		{"two models of one name", "--model a=x --model a=y", "", "two models are named \"a\""},

@@ -26,37 +26,17 @@ func named(text string) Named {
 
 func isNamed(text string) bool { return named(text).Name != "" }
 
-// unnamed returns the model without a name of those given; ok = there is one.
-func unnamed(given *value) (text string, ok bool) {
-	if given == nil {
-		return "", false
+// addModel returns the models of a source that names another one. Those with names add up; of those
+// without there is one, which may be named again.
+func addModel(before []string, text string) ([]string, error) {
+	first := slices.IndexFunc(before, func(text string) bool { return !isNamed(text) })
+	switch {
+	case isNamed(text) || first < 0:
+		return append(slices.Clone(before), text), nil
+	case before[first] == text:
+		return before, nil
 	}
-	i := slices.IndexFunc(given.texts, func(text string) bool { return !isNamed(text) })
-	if i < 0 {
-		return "", false
-	}
-	return given.texts[i], true
-}
-
-// argument takes a model without a flag.
-func (c *Config) argument(given map[string]*value, text, origin string) error {
-	if first, ok := unnamed(given["model"]); ok && !isNamed(text) {
-		return fmt.Errorf("one model expected, found %.100q and %.100q; of several each has a name: --model NAME=%.100s", first, text, text)
-	}
-	return c.add(given, c.find("model"), one(text), false, origin)
-}
-
-// addModel returns the models of a flag that is given again: those with names add up, of those
-// without the last one counts.
-func (c *Config) addModel(before *value, text string) []string {
-	items := slices.Clone(before.texts)
-	old, twice := unnamed(before)
-	if isNamed(text) || !twice {
-		return append(items, text)
-	}
-	c.Notes = append(c.Notes, "--model is given twice; the last one counts; of several each has a name: --model NAME=MODEL")
-	items[slices.Index(items, old)] = text
-	return items
+	return nil, fmt.Errorf("one model expected, found %.100q and %.100q; of several each has a name: --model NAME=%.100s", before[first], text, text)
 }
 
 // models returns the path of the first model, and all.

@@ -87,25 +87,25 @@ func speculative(text string) (*draft.Settings, []string, error) {
 	if text == "" {
 		return nil, nil, nil
 	}
-	s := &speculation{Settings: draft.Settings{CachedRequests: 10_000, Factor: 1, MinTokenProb: 0.1, Adaptive: true}}
-	if err := json.Unmarshal([]byte(text), &s.given); err != nil || s.given == nil {
+	reading := &speculation{Settings: draft.Settings{CachedRequests: 10_000, Factor: 1, MinTokenProb: 0.1, Adaptive: true}}
+	if err := json.Unmarshal([]byte(text), &reading.given); err != nil || reading.given == nil {
 		return nil, nil, errors.New(speculationExample)
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.given)) {
+	for _, key := range slices.Sorted(maps.Keys(reading.given)) {
 		read := speculationKeys[key]
 		if read == nil {
 			return nil, nil, unknownSpeculation(key)
 		}
-		if raw := s.given[key]; string(raw) != "null" { // as vLLM: the default
-			if err := read(s, raw); err != nil {
+		if raw := reading.given[key]; string(raw) != "null" { // as vLLM: the default
+			if err := read(reading, raw); err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", key, err)
 			}
 		}
 	}
-	if err := s.complete(); err != nil {
+	if err := reading.complete(); err != nil {
 		return nil, nil, err
 	}
-	return &s.Settings, s.notes, nil
+	return &reading.Settings, reading.notes, nil
 }
 
 // unknownSpeculation says which key was meant.
@@ -156,6 +156,7 @@ func (s *speculation) windows() error {
 	if s.Shortest > s.Longest {
 		return fmt.Errorf("prompt_lookup_min %d is above prompt_lookup_max %d", s.Shortest, s.Longest)
 	}
+	// Keys of the other method have no effect, and are said to have none.
 	for key := range s.given {
 		if strings.HasPrefix(key, "suffix_decoding_") {
 			s.note("%s: of method suffix alone", key)

@@ -33,19 +33,19 @@ func (d *Device) packs() bool {
 }
 
 // reserve takes the memory of a packing.
-func (p *packing) reserve(d *Device) error {
-	if !d.packs() {
+func (p *packing) reserve(device *Device) error {
+	if !device.packs() {
 		return nil
 	}
-	dim := d.spec.HeadDim
+	dim := device.spec.HeadDim
 	var errs [5]error
 	p.groups = make([]*uint16, splitKeys/groupKeys+kern.KeysGroups)
 	p.rows = make([]*uint16, 2*splitKeys+kern.FetchRows)
-	p.keys, errs[0] = carve[uint8](&d.mem, 2*splitKeys*dim)
-	p.values, errs[1] = carve[uint8](&d.mem, 2*splitKeys*dim)
-	p.tile, errs[2] = carve[uint8](&d.mem, kern.RowsScratch(d.tileTokens()*d.group(), max(dim, splitKeys)))
-	p.none, errs[3] = carve[uint16](&d.mem, dim)
-	p.halves, errs[4] = carve[uint16](&d.mem, groupKeys*dim)
+	p.keys, errs[0] = carve[uint8](&device.mem, 2*splitKeys*dim)
+	p.values, errs[1] = carve[uint8](&device.mem, 2*splitKeys*dim)
+	p.tile, errs[2] = carve[uint8](&device.mem, kern.RowsScratch(device.tileTokens()*device.group(), max(dim, splitKeys)))
+	p.none, errs[3] = carve[uint16](&device.mem, dim)
+	p.halves, errs[4] = carve[uint16](&device.mem, groupKeys*dim)
 	return errors.Join(errs[:]...)
 }
 
@@ -147,6 +147,7 @@ const groupKeys = 16
 // behind them the keys that the worker will probably read next.
 func (d *Device) listRows(mem *scratch, tile queryTile, head, base, lo, hi, count int) {
 	rows, kv, none := mem.packing.rows, &d.kv[d.op.layer], unsafe.SliceData(mem.packing.none)
+	// Tiles are read whole, and with them rows that no query of theirs sees.
 	for i := range lo - base {
 		rows[i], rows[count+i] = none, none
 	}
@@ -159,6 +160,7 @@ func (d *Device) listRows(mem *scratch, tile queryTile, head, base, lo, hi, coun
 	for i := hi - base; i < count; i++ {
 		rows[i], rows[count+i] = none, none
 	}
+	// What the worker reads next is fetched ahead, as far as it is known.
 	next, then := rows[2*count:][:kern.FetchRows], &mem.then
 	end := min(then.end, then.key+len(next))
 	for key := then.key; key < end; {

@@ -10,6 +10,7 @@ import (
 	"ossian/internal/model"
 	"ossian/internal/model/devicetest"
 	"ossian/internal/model/modeltest"
+	"ossian/internal/soak"
 	"ossian/internal/tensor"
 )
 
@@ -67,19 +68,32 @@ func someLevels() []string {
 	return all
 }
 
+// TestDevice applies the suite of devices to the best level with every type of keys and values, and
+// to each other level with one of them, and half of the cases of attention; for a release to all pairs. TestOracle holds all pairs to
+// float64 with every change, by whole models, and TestSameOnVectorLevels the vector levels to each
+// other.
 func TestDevice(t *testing.T) {
+	pairs := soak.Cases(t, 0, 1) > 0
 	models := make(map[string]devicetest.Model)
 	for family, o := range tiny() {
 		s, params := tinyModel(family, o)
 		models[family] = devicetest.Model{Spec: s, Params: params}
 	}
-	for _, isa := range someLevels() {
-		for _, kv := range []tensor.DType{tensor.BF16, tensor.F32, tensor.F8_E4M3} {
+	all := someLevels()
+	for i, isa := range all {
+		for k, kv := range []tensor.DType{tensor.BF16, tensor.F32, tensor.F8_E4M3} {
+			half := 0
+			if best := i == len(all)-1; !best && !pairs {
+				if k != i%3 {
+					continue
+				}
+				half = 1 + i%2
+			}
 			exact := kv == tensor.F32 // the two settings meet in no operation: test three of six pairs
 			t.Run(fmt.Sprintf("%s/exact=%v/kv=%v", isa, exact, kv), func(t *testing.T) {
 				t.Parallel()
 				cfg := Config{Threads: 1, ISA: isa, Exact: exact, KV: kv}
-				s := devicetest.Subject{Open: opener(cfg), Int8: !exact, KV: kv,
+				s := devicetest.Subject{Open: opener(cfg), Int8: !exact, KV: kv, Half: half,
 					Models: []devicetest.Model{models["gpt-oss"], models["qwen3"]}}
 				if isa != "go" { // slow, and the others share its structure
 					s.Models = slices.Collect(maps.Values(models))

@@ -30,17 +30,17 @@ func (d *Device) Linear(dst, x model.Buf, w, bias model.Weight) {
 	to.wrote(from.rows)
 }
 
-// follow notes that w is multiplied now, and tells workers what followed it the last time,
+// follow notes that a weight is multiplied now, and tells workers what followed it the last time,
 // so that those without work fetch it.
-func (d *Device) follow(w *weight) {
+func (d *Device) follow(weight *weight) {
 	if d.last != nil {
 		d.last.next = nil
-		if count, _, _ := w.matrix.Shape(); count == 1 {
-			d.last.next = w.matrix
+		if count, _, _ := weight.matrix.Shape(); count == 1 {
+			d.last.next = weight.matrix
 		}
 	}
-	d.last = w
-	d.pool.Expect(w.next)
+	d.last = weight
+	d.pool.Expect(weight.next)
 }
 
 // An owed product is one whose results a gate usually takes: it is computed with the gate, and

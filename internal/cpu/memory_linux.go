@@ -9,14 +9,14 @@ import (
 // mapMemory returns n zeroed bytes outside the Go heap. They take no physical
 // memory before they are touched: a KV pool costs what it holds.
 func mapMemory(n int) ([]byte, error) {
-	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	mapped, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("cpu: mapping %d bytes of memory: %w", n, err)
 	}
 	if n >= 2<<20 {
-		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // a kernel without huge pages is slower, not wrong
+		_ = unix.Madvise(mapped, unix.MADV_HUGEPAGE) // a kernel without huge pages is slower, not wrong
 	}
-	return b, nil
+	return mapped, nil
 }
 
 func unmapMemory(b []byte) error { return unix.Munmap(b) }

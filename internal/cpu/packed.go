@@ -48,13 +48,13 @@ type packedPart struct {
 const LeastPacked = 256 << 20
 
 // NewPacked returns the packed form of params as cfg has them. Nothing is read or written.
-func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Place) (*Packed, error) {
-	windows, _ := s.Groups()
+func NewPacked(spec *model.Spec, cfg Config, params map[string]tensor.Tensor, at Place) (*Packed, error) {
+	windows, _ := spec.Groups()
 	lim := model.Limits{MaxSeqs: 1, MaxTokens: 1, MaxLen: 1, BlockSize: 1, Blocks: make([]int, len(windows))}
 	for group := range lim.Blocks {
 		lim.Blocks[group] = 1
 	}
-	device, err := newDevice(s, lim, cfg, true)
+	device, err := newDevice(spec, lim, cfg, true)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Pl
 	// A dry device is asked for each parameter what it would pack, in the decoder's order.
 	var seen []packedPart
 	device.seen = func(part packedPart) { seen = append(seen, part) }
-	_, err = model.NewDecoder(s, params, device, lim, func(name string, _ int64) error {
+	_, err = model.NewDecoder(spec, params, device, lim, func(name string, _ int64) error {
 		for _, part := range seen {
 			part.param = name
 			whole := params[name]
@@ -86,25 +86,25 @@ func (p *packedPart) name() string { return p.t.Name + " as " + kern.FormOf(&p.t
 // which leaves small models alone; nil where weights are packed in memory, and then why,
 // "" where that is as it should be. A file that would have to be made counts only if make
 // is set and it can be.
-func KeepPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Place, setting string, make bool) (p *Packed, why string) {
+func KeepPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Place, setting string, make bool) (packed *Packed, why string) {
 	if setting == "off" {
 		return nil, ""
 	}
-	p, err := NewPacked(s, cfg, params, at)
+	packed, err := NewPacked(s, cfg, params, at)
 	if err != nil {
 		return nil, "" // the memory plan says what is wrong
 	}
 	// A file that is there is used whatever its size; one that is not is made for large models.
-	small := len(p.parts) == 0 || (setting == "auto" && p.Bytes() < LeastPacked)
-	if found := p.Found(); found == nil && len(p.parts) > 0 {
-		return p, ""
+	small := len(packed.parts) == 0 || (setting == "auto" && packed.Bytes() < LeastPacked)
+	if found := packed.Found(); found == nil && len(packed.parts) > 0 {
+		return packed, ""
 	} else if small || !make || errors.Is(found, errors.ErrUnsupported) {
 		return nil, ""
 	}
-	if err := p.Possible(); err != nil {
+	if err := packed.Possible(); err != nil {
 		return nil, fmt.Sprintf("weights are packed in memory at each start, no file can keep them: %v", err)
 	}
-	return p, ""
+	return packed, ""
 }
 
 // Bytes returns the size of the file.

@@ -16,6 +16,7 @@ import (
 	"ossian/internal/runner"
 	"ossian/internal/runner/runnertest"
 	"ossian/internal/sample"
+	"ossian/internal/soak"
 	"ossian/internal/tensor"
 )
 
@@ -437,23 +438,29 @@ func TestBandwidth(t *testing.T) {
 	t.Logf("%.1f GB/s", got/1e9)
 }
 
-// TestRunner applies the suite of whole runners to every family, instruction
-// set, number of threads, depth and type of keys and values, not to every
-// combination of them: portable Go, forty times slower, runs one family only.
-// TestDevice has others.
+// TestRunner applies the suite of whole runners to every family, instruction set, number of
+// threads, depth and type of keys and values, not to every combination of them: with every change a
+// family runs on one vector level, the first on the best, whose bits are those of the others
+// (TestSameOnVectorLevels), for a release on all. Portable Go, forty times slower, runs one family,
+// with a quarter of the schedules and every other request. TestDevice has others.
 func TestRunner(t *testing.T) {
-	n := 0
-	for _, family := range modeltest.Families() {
+	n, pairs := 0, soak.Cases(t, 0, 1) > 0
+	for i, family := range modeltest.Families() {
 		s, params := modeltest.Tiny(family, tiny()[family])
 		windows, _ := s.Groups()
-		for _, isa := range fastLevels() {
-			if isa == "go" && family != "llama" {
+		all := fastLevels()
+		vectors := slices.DeleteFunc(slices.Clone(all), func(isa string) bool { return isa == "go" })
+		for _, isa := range all {
+			if isa == "go" && family != "llama" || isa != "go" && !pairs && isa != vectors[len(vectors)-1-i%len(vectors)] {
 				continue
 			}
 			cfg, depth := Config{Threads: 1 + n%4, ISA: isa, KV: [...]tensor.DType{tensor.BF16, tensor.F8_E4M3}[n%2]}, 1+n%3
 			n++
 			t.Run(fmt.Sprintf("%s/%s/%v/threads=%d/depth=%d", family, isa, cfg.KV, cfg.Threads, depth), func(t *testing.T) {
 				run := runnertest.Run
+				if isa == "go" && len(all) > 1 {
+					run = runnertest.Scale{Schedules: 50, Soak: 10_000, Every: 2, Guesses: 15}.Run
+				}
 				if os.Getenv("EMULATED") != "" { // _tools/arm64.sh: a tenth of the speed
 					run = runnertest.Scale{Schedules: 20, Soak: 10_000, Every: 8}.Run
 				}

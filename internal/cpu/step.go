@@ -148,9 +148,9 @@ func (d *Device) Begin(batch *runner.Batch) error {
 		d.owed.cancel()
 	}
 	step := &d.step
-	n := len(batch.Tokens)
+	count := len(batch.Tokens)
 	step.batch, step.began = batch, time.Now()
-	step.tokens, step.pos, step.row, step.turn = step.tokens[:n], step.pos[:n], step.row[:n], step.turn[:n*d.spec.HeadDim]
+	step.tokens, step.pos, step.row, step.turn = step.tokens[:count], step.pos[:count], step.row[:count], step.turn[:count*d.spec.HeadDim]
 	step.first, step.wanted, step.tiles = step.first[:0], step.wanted[:0], step.tiles[:0]
 	copy(step.tokens, batch.Tokens)
 	// One line for each token, and the ids that the host did not know.
@@ -181,7 +181,7 @@ func (d *Device) Begin(batch *runner.Batch) error {
 		token += row.Len
 	}
 	d.results.next().reset(batch.Rows, len(step.wanted))
-	d.each(n, d.spec.HeadDim*16, d.run.angles)
+	d.each(count, d.spec.HeadDim*16, d.run.angles)
 	return nil
 }
 
@@ -276,6 +276,7 @@ func (d *Device) settle() {
 		if step.wanted[at].place == forTarget {
 			continue
 		}
+		// Guesses are the last tokens of a row.
 		guesses := step.tokens[int(step.first[index])+row.Len-row.Guessed:][:row.Guessed]
 		held := runner.Held(result.drawn[at:], guesses)
 		result.Tokens[index] = result.drawn[at : at+held : at+held]
@@ -284,6 +285,8 @@ func (d *Device) settle() {
 				result.logprobs[index] = append(result.logprobs[index], likely...)
 			}
 		}
+		// Without guesses the next step may be planned before this one is collected, so the slot
+		// remembers.
 		if row.Guessed == 0 {
 			d.results.remember(row.Slot, int32(row.Start+row.Len), result.drawn[at])
 		}

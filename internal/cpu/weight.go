@@ -41,14 +41,14 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	if !t.DType.Numeric() && t.DType != tensor.Mixed {
 		return nil, fmt.Errorf("cpu: tensor %q: %v elements are not numbers", t.Name, t.DType)
 	}
-	w := &weight{}
+	made := &weight{}
 	switch use {
 	case model.AsVector:
 		elems, err := carve[float32](&d.mem, t.Elems())
 		if err != nil {
 			return nil, err
 		}
-		w.vector = elems
+		made.vector = elems
 		d.vectors += int64(t.Elems()) * 4
 		if d.mem.dry {
 			break
@@ -58,28 +58,28 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 		}
 		t.Release()
 	case model.AsTable:
-		w.table = t
+		made.table = t
 	default:
-		if err := d.uploadMatrix(w, &t, use); err != nil {
+		if err := d.uploadMatrix(made, &t, use); err != nil {
 			return nil, err
 		}
 	}
-	d.weights = append(d.weights, w)
-	return w, nil
+	d.weights = append(d.weights, made)
+	return made, nil
 }
 
-// uploadMatrix makes the matrix of w: of a Mixed tensor two, of which each has a form of its own.
-func (d *Device) uploadMatrix(w *weight, t *tensor.Tensor, use model.Use) error {
+// uploadMatrix makes the matrix of a weight: of a Mixed tensor two, of which each has a form of its own.
+func (d *Device) uploadMatrix(weight *weight, t *tensor.Tensor, use model.Use) error {
 	parts := t.Typed()
 	for i := range parts {
 		part := &parts[i]
 		opt := d.options(part)
 		d.used.add(part, opt, d.cfg.Packed != nil)
 		if use == model.AsTiedTable && opt.Q8 { // embeddings are read as they were
-			w.table = *part
+			weight.table = *part
 		}
 		if d.seen != nil && kern.PackedBytes(part, opt) > 0 {
-			d.seen(packedPart{t: *part, opt: opt, table: w.table.DType != tensor.Invalid})
+			d.seen(packedPart{t: *part, opt: opt, table: weight.table.DType != tensor.Invalid})
 		}
 		if d.mem.dry {
 			continue
@@ -87,12 +87,12 @@ func (d *Device) uploadMatrix(w *weight, t *tensor.Tensor, use model.Use) error 
 		matrix, err := d.matrix(part, opt)
 		switch {
 		case err != nil:
-			w.close()
+			weight.close()
 			return fmt.Errorf("cpu: %w", err)
 		case i == 0:
-			w.matrix = matrix
+			weight.matrix = matrix
 		default:
-			w.matrix = kern.Interleave(w.matrix, matrix)
+			weight.matrix = kern.Interleave(weight.matrix, matrix)
 		}
 	}
 	if len(parts) > 1 { // the results of both, before they are one

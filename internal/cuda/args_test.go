@@ -35,6 +35,7 @@ var arguments = map[string]any{
 	"experts_plan":       planArgs{},
 	"experts_combine":    combineArgs{},
 	"experts_gather":     gatherArgs{},
+	"join_":              joinArgs{},
 	"allreduce":          allReduceArgs{},
 	"wgmma_":             tensorProductArgs{},
 	"conform_":           conformArgs{},

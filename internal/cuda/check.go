@@ -49,6 +49,10 @@ func (d *Device) checkIDs(row *runner.Row, tokens []int32) error {
 	if ((row.Sample || len(row.Targets) > 0) && row.Params == nil) || len(row.Targets) > row.Len {
 		return fmt.Errorf("samples: %v, %d targets for %d tokens, parameters %v", row.Sample, len(row.Targets), row.Len, row.Params)
 	}
+	if guessed := row.Guessed; guessed < 0 || guessed >= row.Len || (guessed > 0 && (!row.Sample || len(row.Targets) > 0 || tokens[row.Len-1] == runner.Pending)) ||
+		(row.Masks != nil && len(row.Masks) != guessed) {
+		return fmt.Errorf("%d guesses among %d tokens, %d masks, samples: %v, %d targets: at most all but one, known, and no target beside them", guessed, row.Len, len(row.Masks), row.Sample, len(row.Targets))
+	}
 	if at := slices.IndexFunc(row.Targets, func(id int32) bool { return id < 0 || int(id) >= d.spec.Vocab }); at >= 0 {
 		return fmt.Errorf("target %d has id %d, vocabulary has %d", at, row.Targets[at], d.spec.Vocab)
 	}

@@ -17,6 +17,9 @@ type Config struct {
 	// Blocking waits for every kernel before the next one is given to the card, so that an error
 	// names the kernel that made it. It costs most of the speed.
 	Blocking bool
+	// Beside is a device whose card and stream this one shares, for a head that reads its buffers: Driver
+	// and Ordinal are then its. It is closed after this one. nil = none.
+	Beside *Device
 
 	// dirty leaves pools of keys and values as they came, so that the emulator tells a test of
 	// reads of what nobody has written.
@@ -25,6 +28,9 @@ type Config struct {
 
 // resolve fills in what zero fields stand for, and refuses what there is not.
 func (c Config) resolve() (Config, error) {
+	if c.Beside != nil {
+		c.Driver, c.Ordinal, c.Blocking = c.Beside.cfg.Driver, c.Beside.cfg.Ordinal, c.Beside.cfg.Blocking
+	}
 	if c.Ordinal < 0 {
 		return c, fmt.Errorf("cuda: card %d: a number from 0 expected", c.Ordinal)
 	}

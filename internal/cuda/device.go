@@ -79,9 +79,6 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, on *card) (*Device, 
 	if err := lim.Check(s); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
-	if lim.Lookahead > 0 {
-		return nil, fmt.Errorf("cuda: lookahead %d: rows with guesses are not supported; use 0", lim.Lookahead)
-	}
 	lim.Depth = max(lim.Depth, 1)
 	device := &Device{spec: s, lim: lim, cfg: cfg, card: on, types: map[tensor.DType]int64{}, needs: map[string]bool{}}
 	device.windows, device.groupOf = s.Groups()
@@ -90,18 +87,31 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, on *card) (*Device, 
 	if on != nil {
 		defer on.enter()()
 		device.memory.drv = on.drv
-		stream, err := on.drv.StreamCreate()
-		if err != nil {
-			return nil, fmt.Errorf("cuda: %w", err)
+		if err := device.openQueue(); err != nil {
+			return nil, err
 		}
-		device.queue = newQueue(on.drv, stream)
-		device.queue.blocking = cfg.Blocking
-		device.queue.hopper = on.hopper()
 	}
 	if err := device.reserve(); err != nil {
 		return nil, errors.Join(err, device.free())
 	}
 	return device, nil
+}
+
+// openQueue gives the device a stream, its own or that of the device beside it with what is loaded there.
+func (d *Device) openQueue() error {
+	if d.cfg.Beside != nil {
+		shared := *d.cfg.Beside.queue
+		shared.err = nil
+		d.queue = &shared
+		return nil
+	}
+	stream, err := d.card.drv.StreamCreate()
+	if err != nil {
+		return fmt.Errorf("cuda: %w", err)
+	}
+	d.queue = newQueue(d.card.drv, stream)
+	d.queue.blocking, d.queue.hopper = d.cfg.Blocking, d.card.hopper()
+	return nil
 }
 
 // reserve takes all memory that a step needs beside buffers: no operation of a model allocates.
@@ -133,6 +143,9 @@ func (d *Device) Preload() error {
 	names := []string{"add_norm", "rotate_store", attend.few, "attend_merge", "sample_peak"}
 	if d.spec.FFN.Experts > 0 {
 		names = append(names, "route", "experts_plan")
+	}
+	if d.cfg.Beside != nil {
+		names = append(names, "join_float")
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.needs)) {
 		names = append(names, name)
@@ -189,8 +202,11 @@ func (d *Device) free() error {
 	if d.card == nil {
 		return nil
 	}
-	return errors.Join(d.card.drv.StreamSync(d.queue.stream),
-		d.flights.close(d), d.stage.close(d), d.memory.close(), d.queue.close(), d.card.drv.StreamDestroy(d.queue.stream))
+	err := errors.Join(d.card.drv.StreamSync(d.queue.stream), d.flights.close(d), d.stage.close(d), d.memory.close())
+	if d.cfg.Beside != nil {
+		return err // the stream and what is loaded are of the other device
+	}
+	return errors.Join(err, d.queue.close(), d.card.drv.StreamDestroy(d.queue.stream))
 }
 
 // vector returns where a norm, bias or sink lies, 0 for none.

@@ -22,6 +22,14 @@ func (m Memory) Total() int64 { return m.Weights + m.KV + m.Activations }
 // of a card, from shapes and types alone: no weight is read and no card is asked. A type that
 // there are no kernels for is an error. What the driver takes for itself is not counted.
 func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]tensor.Tensor) (Memory, error) {
+	return Counted(s, lim, cfg, func(device *Device) error {
+		_, err := model.NewDecoder(s, params, device, lim, nil)
+		return err
+	})
+}
+
+// Counted is Footprint for what build makes on a device, which uploads and allocates only.
+func Counted(s *model.Spec, lim model.Limits, cfg Config, build func(*Device) error) (Memory, error) {
 	cfg, err := cfg.resolve()
 	if err != nil {
 		return Memory{}, err
@@ -30,7 +38,7 @@ func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]te
 	if err != nil {
 		return Memory{}, err
 	}
-	if _, err := model.NewDecoder(s, params, device, lim, nil); err != nil {
+	if err := build(device); err != nil {
 		return Memory{}, err
 	}
 	return device.Memory(), nil

@@ -27,6 +27,7 @@ func TestFootprint(t *testing.T) {
 		for _, kv := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
 			s, params := modeltest.Tiny(family, small()[family])
 			lim, cfg := smallLimits(s, 2), Config{KV: kv}
+			lim.Lookahead = 3
 			want, err := Footprint(s, lim, cfg, params)
 			if err != nil {
 				t.Fatal(err)

@@ -136,8 +136,13 @@ func (d *Device) reserveExperts() (err error) {
 func (d *Device) Select(dst, x model.Buf, from int) {
 	d.settle()
 	to, source := at(dst), at(x)
-	rows := min(to.capacity, d.step.wanted-from)
-	d.queue.selectRows(to.at, d.bf16(source), d.step.picks+driver.Ptr(4*from), to.width, rows)
+	rows, picks := min(to.capacity, d.step.wanted-from), d.step.picks+driver.Ptr(4*from)
+	if source.form == asFloat32 {
+		d.queue.join(joinArgs{dst: to.at, src: source.at, index: picks, width: int32(to.width), tail: int32(to.stride - to.width),
+			dstStride: int32(to.stride), srcStride: int32(source.stride)}, asBF16, asFloat32, rows)
+	} else {
+		d.queue.selectRows(to.at, d.bf16(source), picks, to.width, rows)
+	}
 	to.wrote(rows, asBF16)
 }
 
@@ -145,5 +150,5 @@ func (d *Device) Select(dst, x model.Buf, from int) {
 func (d *Device) Sample(logits model.Buf, from int) {
 	d.settle()
 	rows := at(logits)
-	d.sampler.sample(d.queue, d.float32(rows, "Sample"), rows.stride, from, rows.rows)
+	d.sampler.sample(d.queue, d.rows(rows, "Sample"), rows.width, from, rows.rows)
 }

@@ -28,11 +28,11 @@ func TestRunner(t *testing.T) {
 		kv := []tensor.DType{tensor.BF16, tensor.F8_E4M3}[i]
 		t.Run(fmt.Sprintf("%s/%v", family, kv), func(t *testing.T) {
 			t.Parallel()
-			scale, card := runnertest.Scale{Schedules: 20, Soak: 200, Every: 8}, emu.Card{Unchecked: true}
+			scale, card := runnertest.Scale{Schedules: 10, Soak: 200, Every: 8, Guesses: 4}, emu.Card{Unchecked: true}
 			depth := i // of the runners of the suite one after another: 1 to 3
 			scale.Run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
 				depth = depth%3 + 1
-				lim := model.Limits{MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, BlockSize: c.BlockSize, Depth: depth}
+				lim := model.Limits{MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, BlockSize: c.BlockSize, Depth: depth, Lookahead: c.Lookahead}
 				for range windows {
 					lim.Blocks = append(lim.Blocks, c.Blocks)
 				}
@@ -54,17 +54,21 @@ type capture struct {
 
 // Sample implements model.Device and keeps the logits.
 func (c *capture) Sample(logits model.Buf, from int) {
-	c.logits = c.Read(logits)
+	if from == 0 {
+		c.logits = c.logits[:0]
+	}
+	c.logits = append(c.logits, c.Read(logits)...)
 	c.probe.Sample(logits, from)
 }
 
-// Ids are those of sample.Pick on the device's own logits, whatever is asked for.
+// Ids are those of sample.Pick on the device's own logits, whatever is asked for, behind the last known
+// token and behind each guess that holds.
 func TestPicks(t *testing.T) {
 	t.Parallel()
 	const rows = 50
 	s, params := modeltest.Tiny("qwen3", small()["qwen3"])
 	lim := smallLimits(s, 1)
-	lim.MaxSeqs, lim.MaxTokens = rows, 4*rows
+	lim.MaxSeqs, lim.MaxTokens, lim.Lookahead = rows, 4*rows, 3
 	lim.Blocks[0] = rows * 4
 	device := &capture{probe: open(t, s, lim, Config{})}
 	decoder, err := model.NewDecoder(s, params, device, lim, nil)
@@ -78,6 +82,7 @@ func TestPicks(t *testing.T) {
 	}()
 	rng := rand.New(rand.NewPCG(3, 9))
 	one := func(of ...float32) float32 { return of[rng.IntN(len(of))] }
+	held := [4]int{}                   // rows by how many ids they gave
 	for range soak.Cases(t, 20, 200) { // a thousand draws
 		batch := &runner.Batch{}
 		for slot := range rows {
@@ -86,11 +91,18 @@ func TestPicks(t *testing.T) {
 			for range length {
 				batch.Tokens = append(batch.Tokens, rng.Int32N(int32(s.Vocab)))
 			}
-			row.History = batch.Tokens[len(batch.Tokens)-length:]
+			row.Guessed = rng.IntN(length)
+			row.History = batch.Tokens[len(batch.Tokens)-length : len(batch.Tokens)-row.Guessed]
 			row.Params = &sample.Params{Temperature: one(0, 0.3, 1, 1.7), TopK: int(one(0, 0, 1, 20, 300)), TopP: one(0, 0.5, 0.95, 1), MinP: one(0, 0, 0.05, 1),
-				RepetitionPenalty: one(0, 1.3), FrequencyPenalty: one(0, 0.8), PresencePenalty: one(0, -0.5), Seed: rng.Uint64(), Prompt: rng.IntN(length + 1)}
+				RepetitionPenalty: one(0, 1.3), FrequencyPenalty: one(0, 0.8), PresencePenalty: one(0, -0.5), Seed: rng.Uint64(), Prompt: rng.IntN(length + 1), Logprobs: rng.IntN(4) == 0}
 			if rng.IntN(4) == 0 {
 				row.Mask = []uint64{rng.Uint64() & rng.Uint64(), rng.Uint64(), 0, rng.Uint64()}
+			}
+			if guesses := batch.Tokens[len(batch.Tokens)-row.Guessed:]; rng.IntN(2) == 0 {
+				row.Mask = only(guesses, 0) // so that guesses hold
+				for place := range guesses {
+					row.Masks = append(row.Masks, only(guesses, place+1))
+				}
 			}
 			if rng.IntN(4) == 0 {
 				row.Params.LogitBias = map[int32]float32{rng.Int32N(int32(s.Vocab)): 4, rng.Int32N(int32(s.Vocab)): -100}
@@ -104,14 +116,46 @@ func TestPicks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		logits, tokens := device.logits, batch.Tokens
 		for i := range batch.Rows {
 			row := &batch.Rows[i]
-			want := sample.Pick(device.logits[i*s.Vocab:][:s.Vocab], row.Mask, row.Params, row.History, row.OutputIndex)
-			if got := result.Tokens[i][0]; got != want {
-				t.Errorf("row %d: id %d, sample.Pick takes %d: %+v, mask %x", i, got, want, *row.Params, row.Mask)
+			guesses, history := tokens[row.Len-row.Guessed:row.Len], slices.Clone(row.History)
+			var want []int32
+			var likely []sample.Logprob
+			for place := range row.Guessed + 1 {
+				of := logits[place*s.Vocab:][:s.Vocab]
+				id := sample.Pick(of, row.MaskAt(place), row.Params, history, row.OutputIndex+uint64(place))
+				if want = append(want, id); row.Params.Logprobs {
+					likely = append(likely, new(sample.Sampler).Logprobs(nil, of, id, 0)...)
+				}
+				if place == row.Guessed || id != guesses[place] {
+					break
+				}
+				history = append(history, id)
 			}
+			if got := result.Tokens[i]; !slices.Equal(got, want) {
+				t.Errorf("row %d: ids %v, sample.Pick takes %v: %+v, guesses %v, masks %x, %x", i, got, want, *row.Params, guesses, row.Mask, row.Masks)
+			}
+			if row.Params.Logprobs && !sameLogprobs(result.Logprobs[i], likely) {
+				t.Errorf("row %d: log probabilities %v, want %v", i, result.Logprobs[i], likely)
+			}
+			held[len(want)-1]++
+			logits, tokens = logits[(row.Guessed+1)*s.Vocab:], tokens[row.Len:]
 		}
 	}
+	if slices.Min(held[:]) < 10 {
+		t.Errorf("%v rows gave one id, two, three, four: too few to show anything", held)
+	}
+}
+
+// only returns a mask of the guess in a place; behind the last one, and sometimes, nil.
+func only(guesses []int32, place int) []uint64 {
+	if place == len(guesses) || guesses[place]%7 == 0 {
+		return nil
+	}
+	mask := make([]uint64, 4)
+	mask[guesses[place]/64] |= 1 << (guesses[place] % 64)
+	return mask
 }
 
 // Any goroutine may use a device, on any thread, beside a device on another card.

@@ -84,7 +84,7 @@ type sampleOutput struct {
 	Presence        float32
 	Target          int32 // id to be scored, -1 = one is sampled
 	Flags           uint32
-	Remember        int32 // index of the ring, for the id that is sampled
+	Remember        int32 // index of the ring, where the id that is sampled is kept
 	Top, TopAt      int32 // how many of the most likely ids are listed, and where
 }
 
@@ -137,7 +137,7 @@ type sampleMemory struct {
 
 	rows, counts, masses, sums, runs driver.Ptr // of sampleRows rows
 	powers                           driver.Ptr
-	ring                             driver.Ptr // int32 [slots][depth]
+	ring                             driver.Ptr // int32 [slots][depth], then for each of sampleRows rows an id that is not remembered
 	records                          driver.Ptr // [rows of a step]
 
 	// These grow with what steps ask for. What they outgrow is freed with everything else: together
@@ -177,7 +177,7 @@ func newSampler(card func(bytes int64) (driver.Ptr, error), host func(bytes int)
 		{&s.mem.sums, rows * 8 * s.tiles()},
 		{&s.mem.runs, rows * 8 * s.runs()},
 		{&s.mem.powers, int(unsafe.Sizeof(sample.Powers()))},
-		{&s.mem.ring, len(s.known) * 4},
+		{&s.mem.ring, (len(s.known) + sampleRows) * 4},
 		{&s.mem.records, s.resultBytes()},
 	} {
 		var err error
@@ -242,10 +242,10 @@ func (s *sampler) prime(q *queue) {
 	s.primed = err == nil
 }
 
-// sample chooses and scores ids by logits [rows][stride] float32, which are of the outputs of the
-// step from that one on: row after row of the batch, in a row the targets first. Logits are changed
-// and changed back.
-func (s *sampler) sample(q *queue, logits driver.Ptr, stride, from, rows int) {
+// sample chooses and scores ids by logits of so many ids, all or, of a head, the first ones, which are of
+// the outputs of the step from that one on: row after row of the batch, in a row the targets first, guesses
+// in their order. Logits are changed and changed back.
+func (s *sampler) sample(q *queue, logits floatRows, ids, from, rows int) {
 	flight := s.next()
 	outputs := flight.outputs
 	rows = min(rows, len(outputs)-from)
@@ -254,14 +254,14 @@ func (s *sampler) sample(q *queue, logits driver.Ptr, stride, from, rows int) {
 	}
 	for at := from; at < from+rows; at += sampleRows {
 		n := min(sampleRows, from+rows-at)
-		args := sampleArgs{Logits: logits + driver.Ptr((at-from)*stride*4), Stride: int32(stride), Vocab: int32(s.vocab), IDBits: int32(s.idBits),
+		args := sampleArgs{Logits: logits.at + driver.Ptr((at-from)*logits.stride*4), Stride: int32(logits.stride), Vocab: int32(ids), IDBits: int32(s.idBits),
 			Outputs: s.plan.at + driver.Ptr(at*int(unsafe.Sizeof(sampleOutput{}))), Records: s.mem.records + driver.Ptr(at*int(unsafe.Sizeof(sampleRecord{}))),
 			Rows: s.mem.rows, Counts: s.mem.counts, Masses: s.mem.masses, Sums: s.mem.sums, Runs: s.mem.runs,
 			Powers: s.mem.powers, Ring: s.mem.ring, Tops: s.mem.tops, Extra: s.mem.extra}
 		s.round(q, args, outputs[at:at+n])
 	}
 	for i := from; i < from+rows; i++ {
-		if out := &outputs[i]; out.sample {
+		if out := &outputs[i]; out.next > 0 {
 			s.known[out.slot*s.depth+out.next%s.depth] = int32(out.next)
 		}
 	}
@@ -280,12 +280,12 @@ func (s *sampler) round(q *queue, args sampleArgs, outputs []sampleWanted) {
 		needs |= outputs[i].needs
 	}
 	rows := uint32(len(outputs))
-	tiles := driver.Dim3{X: uint32(s.tiles()), Y: rows, Z: 1}
+	tiles := driver.Dim3{X: ceilDiv(int(args.Vocab), sampleTile), Y: rows, Z: 1}
 	each := driver.Dim3{X: rows, Y: 1, Z: 1}
 	if needs&needScores != 0 {
 		args.Kind = byRaw
 		launch(q, "sample_peak", tiles, sampleThreads, 0, &args)
-		launch(q, "sample_score", driver.Dim3{X: uint32((s.runs() + sampleRuns - 1) / sampleRuns), Y: rows, Z: 1}, sampleThreads, 0, &args)
+		launch(q, "sample_score", driver.Dim3{X: ceilDiv(int(args.Vocab), sample.Run*sampleRuns), Y: rows, Z: 1}, sampleThreads, 0, &args)
 	}
 	if needs&needTop != 0 {
 		s.choose(q, args, byRaw, 32+s.idBits, tiles)

@@ -94,7 +94,7 @@ func (r *sampleRig) feed(logits [][]float32, atOnce int) {
 		for i, row := range part { // what lies behind the ids of a row is never written
 			r.must(r.drv.CopyToDevice(at+driver.Ptr(i*stride*4), bytesOf(row)))
 		}
-		r.sample(r.q, at, stride, from, atOnce)
+		r.sample(r.q, floatRows{at, stride}, r.vocab, from, atOnce)
 		for i, row := range part {
 			after := download[uint32](r.rig, at+driver.Ptr(i*stride*4), r.vocab)
 			for id, bits := range after {

@@ -40,7 +40,9 @@ const (
 type sampleWanted struct {
 	row, token int // in the batch, among the row's new tokens
 	sample     bool
-	slot, next int // with sample: where the id is remembered, and for which position
+	place      int   // how many guesses the row has up to it
+	guess      int32 // the one behind it, -1 = none
+	slot, next int   // where the id is remembered, and for which position; position 0 = it is not
 	logprobs   bool
 	top        int // most likely ids that are listed
 	needs      sampleNeeds
@@ -66,15 +68,20 @@ func (s *sampler) begin(batch *runner.Batch) (bytes int, err error) {
 		for k := range row.Targets {
 			s.planTarget(flight, row, i, k)
 		}
-		if row.Sample {
-			s.planSample(flight, row, i, own)
-			if row.Mask != nil {
+		for place := 0; row.Sample && place <= row.Guessed; place++ {
+			s.planSample(flight, row, i, place, own)
+			if ownMask(row, place) {
 				masks++
 			}
 		}
 	}
 	plan.extra = len(plan.entries)*int(unsafe.Sizeof(sampleEntry{})) + masks*8*s.maskWords()
 	return len(plan.outputs) * int(unsafe.Sizeof(sampleOutput{})), s.grow(flight)
+}
+
+// ownMask reports whether a place of a row has a mask that is not that of the place before it.
+func ownMask(row *runner.Row, place int) bool {
+	return row.MaskAt(place) != nil && (place == 0 || row.Masks != nil)
 }
 
 // maskWords is how many words the mask of a row has on the card.
@@ -98,13 +105,23 @@ func (s *sampler) planTop(out *sampleOutput, wanted *sampleWanted, top int) {
 	s.plan.tops += wanted.top
 }
 
-// planSample adds the output that samples for row i, of which tokens are new.
-func (s *sampler) planSample(flight *sampleFlight, row *runner.Row, i int, tokens []int32) {
-	params, pos := row.Params, row.Start+row.Len
+// planSample adds the output that samples in a place of row i, of which tokens are new: behind the last
+// known one of them, or behind a guess.
+func (s *sampler) planSample(flight *sampleFlight, row *runner.Row, i, place int, tokens []int32) {
+	params, tokens := row.Params, tokens[:row.Len-row.Guessed+place]
+	pos := row.Start + len(tokens)
 	out := sampleOutput{Mask: -1, List: -1, Target: -1, Remember: int32(row.Slot*s.depth + pos%s.depth)}
-	wanted := sampleWanted{row: i, token: row.Len - 1, sample: true, slot: row.Slot, next: pos, needs: needSample}
+	wanted := sampleWanted{row: i, token: len(tokens) - 1, sample: true, place: place, guess: -1, slot: row.Slot, next: pos, needs: needSample}
+	if row.Guessed > 0 {
+		// Where its next token is the host knows before the next step, so nobody asks the card. What is drawn
+		// goes where nothing else of a round does.
+		out.Remember, wanted.next = int32(len(s.known)+len(flight.outputs)%sampleRows), 0
+	}
+	if place < row.Guessed {
+		wanted.guess = tokens[:row.Len][len(tokens)]
+	}
 	if params.Temperature > 0 {
-		out.Random = sample.Draw(params.Seed, row.OutputIndex)
+		out.Random = sample.Draw(params.Seed, row.OutputIndex+uint64(place))
 		out.Scale, out.Reach, out.Least = params.Weighing()
 		out.Octave = float64(params.Temperature) * math.Ln2
 		wanted.needs |= needDraw
@@ -134,7 +151,7 @@ func (s *sampler) planSample(flight *sampleFlight, row *runner.Row, i int, token
 
 // planList adds the list of what bias and penalties do to ids, as sample.Pick does it with the history
 // that a device has filled in: behind what the host knows come ids of steps under way, which
-// the card has, then those of this step.
+// the card has, then tokens of this step, guesses among them.
 func (s *sampler) planList(out *sampleOutput, row *runner.Row, tokens []int32) {
 	plan, params := &s.plan, row.Params
 	first := len(plan.entries)
@@ -153,7 +170,7 @@ func (s *sampler) planList(out *sampleOutput, row *runner.Row, tokens []int32) {
 		for pos, id := range row.History {
 			s.count(id, pos >= params.Prompt)
 		}
-		for pos := len(row.History); pos < row.Start+row.Len; pos++ {
+		for pos := len(row.History); pos < row.Start+len(tokens); pos++ {
 			output := uint32(0)
 			if pos >= params.Prompt {
 				output = 1
@@ -252,11 +269,16 @@ func (s *sampler) pack(batch *runner.Batch, block []byte, at driver.Ptr, results
 	used := copy(flight.extra, bytesOf(plan.entries))
 	for i := range plan.outputs {
 		out, wanted := &plan.outputs[i], &flight.outputs[i]
-		if mask := batch.Rows[wanted.row].Mask; wanted.sample && mask != nil {
+		row := &batch.Rows[wanted.row]
+		switch mask := row.MaskAt(wanted.place); {
+		case !wanted.sample || mask == nil:
+		case ownMask(row, wanted.place):
 			words := unsafe.Slice((*uint64)(unsafe.Pointer(&flight.extra[used])), s.maskWords())
 			clear(words[copy(words, mask):]) // ids without a word are not allowed
 			out.Mask = int64(used)
 			used += len(words) * 8
+		default:
+			out.Mask = plan.outputs[i-1].Mask
 		}
 	}
 	copy(block, bytesOf(plan.outputs))

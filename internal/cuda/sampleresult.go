@@ -23,7 +23,7 @@ type sampleFlight struct {
 
 	// What is handed out, in memory that later steps use again.
 	result   runner.Result
-	ids      []int32 // [MaxSeqs] backing of Tokens
+	ids      []int32 // [outputs] of those that sample; Tokens are parts of it
 	tokens   [][]int32
 	logprobs [][]sample.Logprob // [MaxSeqs]
 	scores   [][]sample.Score   // [MaxSeqs] parts of scored
@@ -31,7 +31,7 @@ type sampleFlight struct {
 }
 
 func (f *sampleFlight) reserve(lim model.Limits) {
-	f.ids, f.tokens = make([]int32, lim.MaxSeqs), make([][]int32, lim.MaxSeqs)
+	f.ids, f.tokens = make([]int32, lim.Outputs()), make([][]int32, lim.MaxSeqs)
 	f.logprobs, f.scores = make([][]sample.Logprob, lim.MaxSeqs), make([][]sample.Score, lim.MaxSeqs)
 }
 
@@ -60,10 +60,13 @@ func (f *sampleFlight) begin(rows []runner.Row) {
 	}
 }
 
-// collect puts what the card found into the result.
+// collect puts what the card found into the result: of a row with guesses the ids up to the first that is
+// not the guess in its place.
 func (f *sampleFlight) collect() *runner.Result {
 	records := valuesOf[sampleRecord](f.records, f.done)
 	ranks := valuesOf[uint64](f.tops, f.ranked)
+	f.ids = slices.Grow(f.ids[:0], len(records))[:len(records)]
+	held := false // all guesses of the row so far
 	for i, record := range records {
 		wanted := &f.outputs[i]
 		of := sample.NewSoftmax(record.Best, record.Total)
@@ -75,8 +78,12 @@ func (f *sampleFlight) collect() *runner.Result {
 			score.Logprobs = of.Ranked(append(score.Logprobs[:0], of.Logprob(record.ID, record.Logit)), most)
 			continue
 		}
-		f.ids[wanted.row] = record.ID
-		f.result.Tokens[wanted.row] = f.ids[wanted.row : wanted.row+1 : wanted.row+1]
+		if wanted.place > 0 && !held {
+			continue
+		}
+		held = record.ID == wanted.guess
+		f.ids[i] = record.ID
+		f.result.Tokens[wanted.row] = f.ids[i-wanted.place : i+1 : i+1]
 		if wanted.logprobs {
 			f.logprobs[wanted.row] = of.Ranked(append(f.logprobs[wanted.row], of.Logprob(record.ID, record.Logit)), most)
 		}

@@ -20,6 +20,10 @@ type step struct {
 	wanted int        // tokens whose logits are wanted
 	picks  driver.Ptr // int32 [wanted]: index of each among the step's tokens
 	work   attendWork
+	packed packer // of the flight's block
+
+	indexed []int32    // what Join has named last, nil = nothing
+	index   driver.Ptr // where the card has it
 }
 
 // A flight is the memory of a step between Begin and the Wait behind its own: a pinned block that
@@ -110,8 +114,8 @@ func (d *Device) blocksOf(n int) int { return (n + d.lim.BlockSize - 1) / d.lim.
 
 // blockBytes is what the largest step packs.
 func (d *Device) blockBytes() int {
-	tokens, rows := 4*d.lim.MaxTokens, 4*d.lim.MaxSeqs // bytes of an array of one number for each
-	arrays := []int{tokens, tokens, tokens, tokens * d.spec.HeadDim, rows, rows, rows, rows, tokens + rows,
+	tokens, rows := 4*d.lim.MaxTokens, 4*d.lim.MaxSeqs                                                              // bytes of an array of one number for each
+	arrays := []int{tokens, tokens, tokens, tokens * d.spec.HeadDim, rows, rows, rows, rows, tokens + rows, tokens, // the last for Join
 		8 * d.heads.mostTiles(d.lim.MaxSeqs, d.lim.MaxTokens), d.sampler.blockBytes()}
 	for range d.windows {
 		arrays = append(arrays, rows*d.blocksOf(d.lim.MaxLen))
@@ -157,7 +161,8 @@ func (d *Device) pack(batch *runner.Batch) error {
 	if err != nil {
 		return fmt.Errorf("cuda: %w", err)
 	}
-	p := &packer{host: flight.block, card: d.flights.block}
+	d.step.packed, d.step.indexed = packer{host: flight.block, card: d.flights.block}, nil
+	p := &d.step.packed
 	start, length := d.packRows(p, batch)
 	d.packTables(p, batch)
 	d.packTiles(p, start, length)
@@ -201,7 +206,7 @@ func (d *Device) packRows(p *packer, batch *runner.Batch) (start, length []int32
 		}
 		step.wanted += len(r.Targets)
 		if r.Sample {
-			step.wanted++
+			step.wanted += 1 + r.Guessed
 		}
 	}
 	// As model.Device orders them: row after row, in a row the targets first.
@@ -213,8 +218,8 @@ func (d *Device) packRows(p *packer, batch *runner.Batch) (start, length []int32
 		for k := range r.Targets {
 			picks = append(picks, first[i]+int32(k))
 		}
-		if r.Sample {
-			picks = append(picks, first[i]+int32(r.Len)-1)
+		for k := r.Len - 1 - r.Guessed; r.Sample && k < r.Len; k++ {
+			picks = append(picks, first[i]+int32(k))
 		}
 	}
 	return start, length

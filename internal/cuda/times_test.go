@@ -396,7 +396,7 @@ func timeSample(t *testing.T, out *os.File) {
 				if temperature > 0 {
 					name = "sample drawn"
 				}
-				watch.measure(name, fmt.Sprint("vocab=", vocab), rows, 0, 4*float64(rows)*float64(vocab), 0, func(int) { r.sample(r.q, logits, stride, 0, rows) })
+				watch.measure(name, fmt.Sprint("vocab=", vocab), rows, 0, 4*float64(rows)*float64(vocab), 0, func(int) { r.sample(r.q, floatRows{logits, stride}, r.vocab, 0, rows) })
 			})
 		}
 	}

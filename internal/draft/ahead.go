@@ -42,7 +42,7 @@ func (c *Chooser) Ahead(rows, most int, source Source) (ahead int, known bool) {
 // bestAhead is Ahead where guesses come true with that chance.
 func (c *Chooser) bestAhead(rows, most int, chance float64) (best int) {
 	ids, each := float64(rows), float64(rows)
-	rate := ids / c.seconds(rows)
+	rate := worthwhile * ids / c.seconds(rows)
 	for n := 1; n <= most; n++ {
 		each *= chance
 		ids += each

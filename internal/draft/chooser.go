@@ -26,22 +26,27 @@ const (
 	leastSure  = 0.15 // chance of guesses that are worth no place, whatever clocks say of costs
 	reached    = 0.02 // chance to be reached of the last guess that is
 	firstTries = 2    // guesses of a draft while none such came true, and as many more for each that did
+	worthwhile = 1.02 // times as many ids for the time as without guesses: less is not told from chance, and as often a loss
 )
 
 // evidence is how many guesses were checked and how many came true. Both fade, so that text of
 // another kind is noticed, and guesses that failed are tried again now and then.
-type evidence struct{ checked, came float64 }
+type evidence struct{ checked, came, prior float64 }
+
+// priorChance is the chance before anything is known, by the bucket of the match: about that of the
+// replayed texts. What begins too high is paid for by each sequence of a large step.
+var priorChance = [buckets]float64{0.5, 0.5, 0.6, 0.7, 0.8, 0.9}
 
 const (
-	priorChance = 0.7 // before anything is known, worth priorWeight guesses
-	priorWeight = 4
+	modelChance = 0.7       // the same of models, which match nothing
+	priorWeight = 4         // guesses that this is worth
 	leastWeight = 32        // guesses that are remembered, about; where half of those came true, so many more
 	fading      = 1. / 1024 // of what is known, with each proposal that is not taken up
 )
 
 // chance is that of one guess to come true when those before it did.
 func (e *evidence) chance() float64 {
-	return (e.came + priorChance*priorWeight) / (e.checked + priorWeight)
+	return (e.came + e.prior*priorWeight) / (e.checked + priorWeight)
 }
 
 // fade forgets a share of what is known.
@@ -54,6 +59,15 @@ func NewChooser(adaptive bool) *Chooser {
 	c := &Chooser{adaptive: adaptive}
 	c.costs.tabulate()
 	c.passes.tabulate()
+	for source := range c.sure {
+		for bucket := range c.sure[source] {
+			prior := priorChance[bucket]
+			if Source(source).model() {
+				prior = modelChance
+			}
+			c.sure[source][bucket].prior = prior
+		}
+	}
 	return c
 }
 
@@ -89,10 +103,11 @@ func (c *Chooser) Choose(counts []int, rows int, proposals []Proposal) {
 }
 
 // fill adds guesses, the surest first, as long as ids for the time become more. The last few that
-// did not make them more are taken back.
+// did not make them more are taken back, and all of them where little is gained.
 func (c *Chooser) fill(counts []int, rows int, proposals []Proposal) {
 	tokens, expected := rows, float64(rows)
-	best, tried := expected/c.seconds(tokens), 0
+	without := expected / c.seconds(tokens)
+	best, tried := without, 0
 	for tried < lookAhead {
 		next := c.surest(counts)
 		if next < 0 {
@@ -109,6 +124,9 @@ func (c *Chooser) fill(counts []int, rows int, proposals []Proposal) {
 	}
 	for _, i := range c.tried[:tried] {
 		counts[i]--
+	}
+	if best < worthwhile*without {
+		clear(counts)
 	}
 }
 
@@ -145,6 +163,16 @@ func (c *Chooser) Outcome(p Proposal, guessed, accepted int) {
 	if most := leastWeight + known.came/2; known.checked > most {
 		known.fade(1 - most/known.checked)
 	}
+}
+
+// Expected returns how many ids a step is likely to give a sequence with n guesses of p.
+func (c *Chooser) Expected(p Proposal, n int) float64 {
+	expected, each := 1.0, 1.0
+	for range n {
+		each *= c.evidence(p).chance()
+		expected += each
+	}
+	return expected
 }
 
 // Cost returns what a step with so many tokens costs, divided by what one with one token does, as

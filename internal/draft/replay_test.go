@@ -211,6 +211,81 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// Where several write text that repeats little, guessing loses next to nothing, what it takes to find
+// that out included: a step tries something for each of them, and has little to gain.
+func TestReplayTogether(t *testing.T) {
+	settings := Settings{Method: Suffix, Tokens: 7, Shortest: 2, Factor: 1, MinTokenProb: 0.1, Adaptive: true}
+	parts := map[string][]item{}
+	for _, it := range recorded(t) {
+		for output := range slices.Chunk(it.output, 100) {
+			parts[it.kind] = append(parts[it.kind], item{it.kind, it.prompt, output})
+		}
+	}
+	for _, kind := range []string{"prose", "new"} {
+		for name, world := range worlds {
+			for _, rows := range []int{4, 8, 32} {
+				chooser, out, without := settings.NewChooser(), tally{}, 0.0
+				for together := range slices.Chunk(parts[kind], rows) {
+					sum, alone := replayTogether(together, &settings, chooser, world)
+					out, without = out.plus(sum), without+alone
+				}
+				if speed := without / out.cost; speed < 0.98 {
+					t.Errorf("%s, %s, %d at a time: %.3f times as fast, %d of %d guesses accepted", kind, name, rows, speed, out.accepted, out.guessed)
+				}
+			}
+		}
+	}
+}
+
+// replayTogether is replay of several outputs at a time; without is the cost without guesses.
+func replayTogether(items []item, settings *Settings, chooser *Chooser, world []float64) (out tally, without float64) {
+	type writer struct {
+		index   *Index
+		left    []int32
+		guesses []int32
+	}
+	writers, longest := make([]*writer, len(items)), 0
+	for i, it := range items {
+		writers[i], longest = &writer{index: settings.NewIndex(), left: it.output}, max(longest, len(it.output))
+		writers[i].index.Add(it.prompt...)
+	}
+	for at := range longest {
+		rows := 0
+		for _, it := range items {
+			rows += min(max(len(it.output)-at, 0), 1)
+		}
+		without += price(world, rows)
+	}
+	for {
+		writers = slices.DeleteFunc(writers, func(w *writer) bool { return len(w.left) == 0 })
+		if len(writers) == 0 {
+			return out, without
+		}
+		proposals, counts, tokens := make([]Proposal, len(writers)), make([]int, len(writers)), len(writers)
+		for i, w := range writers {
+			proposals[i] = Proposal{Source: FromIndex}
+			w.guesses, proposals[i].Match = w.index.Draft(w.guesses[:0], settings.Tokens)
+			proposals[i].Len = min(len(w.guesses), len(w.left)-1)
+		}
+		chooser.Choose(counts, len(writers), proposals)
+		for i, w := range writers {
+			accepted := 0
+			for accepted < counts[i] && w.guesses[accepted] == w.left[accepted] {
+				accepted++
+			}
+			if counts[i] > 0 {
+				chooser.Outcome(proposals[i], counts[i], accepted)
+			}
+			w.index.Add(w.left[:1+accepted]...)
+			w.left, tokens = w.left[1+accepted:], tokens+counts[i]
+			out = out.plus(tally{ids: 1 + accepted, guessed: counts[i], accepted: accepted})
+		}
+		cost := price(world, tokens)
+		chooser.Observe(tokens, time.Duration(cost*50e6))
+		out.cost, out.steps = out.cost+cost, out.steps+1
+	}
+}
+
 // A draft behind a prompt of 4,000 ids, and a store that is full.
 func BenchmarkDraft(b *testing.B) {
 	var text []int32

@@ -13,6 +13,7 @@ const (
 	MostTokens      = 31      // of Settings.Tokens
 	MostMatch       = 64      // ids that are compared at a place
 	DefaultShortest = 2       // of Suffix: with 5, as vLLM's windows, a third less of it is gained
+	besideModel     = 8       // ids that have to be alike for text to be a better guess than a model's
 	storedIDs       = 1 << 20 // in a Store
 )
 
@@ -42,18 +43,18 @@ type BatchLimit struct{ From, To, Tokens int }
 // Lookup reports whether guesses come from text, without a model.
 func (s *Settings) Lookup() bool { return s.Method == NGram || s.Method == Suffix }
 
-// Sources returns where guesses come from.
+// Sources returns where guesses come from: of a model first the model.
 func (s *Settings) Sources() []Source {
 	switch {
 	case s.Lookup():
 		return []Source{FromIndex, FromStore}
 	case s.Method == EAGLE3:
-		return []Source{FromHead}
+		return []Source{FromHead, FromIndex}
 	}
-	return []Source{FromModel}
+	return []Source{FromModel, FromIndex}
 }
 
-// NewIndex returns the index of one sequence.
+// NewIndex returns the index of one sequence. Beside a model it has places that are alike for long alone.
 func (s *Settings) NewIndex() *Index { return &Index{rule: s.rule()} }
 
 // NewStore returns the store of all sequences, nil where none is wanted.
@@ -75,6 +76,9 @@ func (s *Settings) NewChooser() *Chooser {
 
 func (s *Settings) rule() rule {
 	by := newRule(s.Shortest)
+	if !s.Lookup() {
+		by = newRule(besideModel)
+	}
 	if s.Longest > 0 {
 		by.longest = min(max(s.Longest, by.shortest), MostMatch)
 	}

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -44,11 +46,11 @@ func (g *rig) play(streams, tokens int) (all [][]int32, took time.Duration, stat
 	return all, took, stats
 }
 
-// played runs requests of that many tokens side by side on a script and returns their ids and the
-// time that they took, virtual.
-func played(t *testing.T, cfg sim.Config, guesses *draft.Settings, streams, tokens int) (all [][]int32, took time.Duration, stats Stats) {
+// played runs requests of that many tokens side by side on a script of so many steps at a time and
+// returns their ids and the time that they took, virtual.
+func played(t *testing.T, cfg sim.Config, depth int, guesses *draft.Settings, streams, tokens int) (all [][]int32, took time.Duration, stats Stats) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg.Info = runner.Info{Lookahead: 7, MaxSeqs: 8, MaxLen: 4096, MaxTokens: 512}
+		cfg.Info = runner.Info{Lookahead: 7, MaxSeqs: 8, MaxLen: 4096, MaxTokens: 512, Depth: depth}
 		g := start(t, script(t, cfg), Config{Guesses: guesses})
 		all, took, stats = g.play(streams, tokens)
 	})
@@ -69,7 +71,6 @@ func TestSPC8Costs(t *testing.T) {
 		share       float64 // of a step's time, for each token beyond the first
 		streams     int
 		least, most float64 // times as fast as without guesses
-
 	}{
 		{name: "repeats", next: cycle(40), share: 0.1, streams: 1, least: 3, most: 8},
 		{name: "repeats, 4 streams", next: cycle(40), share: 0.1, streams: 4, least: 1.5, most: 8},
@@ -78,21 +79,23 @@ func TestSPC8Costs(t *testing.T) {
 		{name: "repeats, and a token costs a step", next: cycle(40), share: 1, streams: 1, least: 0.95, most: 1.1},
 		{name: "repeats, 8 streams, and a token costs a step", next: cycle(40), share: 1, streams: 8, least: 0.95, most: 1.1},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := sim.Config{Next: tt.next, Cost: steps(tt.share)}
-			want, without, _ := played(t, cfg, nil, tt.streams, 1500)
-			got, with, stats := played(t, cfg, guessing(true), tt.streams, 1500)
-			for i := range want {
-				if !slices.Equal(got[i], want[i]) {
-					t.Errorf("stream %d gives other ids with guesses", i)
+		for depth := 1; depth <= 2; depth++ {
+			t.Run(fmt.Sprintf("%s, depth %d", tt.name, depth), func(t *testing.T) {
+				cfg := sim.Config{Next: tt.next, Cost: steps(tt.share)}
+				want, without, _ := played(t, cfg, depth, nil, tt.streams, 1500)
+				got, with, stats := played(t, cfg, depth, guessing(true), tt.streams, 1500)
+				for i := range want {
+					if !slices.Equal(got[i], want[i]) {
+						t.Errorf("stream %d gives other ids with guesses", i)
+					}
 				}
-			}
-			times := without.Seconds() / with.Seconds()
-			t.Logf("%.2f times as fast, guesses %+v", times, stats.Guesses)
-			if times < tt.least || times > tt.most {
-				t.Errorf("%.3f times as fast as without guesses, want %v to %v", times, tt.least, tt.most)
-			}
-		})
+				times := without.Seconds() / with.Seconds()
+				t.Logf("%.2f times as fast, guesses %+v", times, stats.Guesses)
+				if times < tt.least || times > tt.most {
+					t.Errorf("%.3f times as fast as without guesses, want %v to %v", times, tt.least, tt.most)
+				}
+			})
+		}
 	}
 }
 
@@ -169,6 +172,42 @@ func TestPrediction(t *testing.T) {
 	if _, err := g.Submit(t.Context(), request); err == nil || !strings.Contains(err.Error(), "token 1 of the prediction has id 600") {
 		t.Errorf("a prediction beyond the vocabulary gives error %v", err)
 	}
+}
+
+// The log says what has come of guesses at the end, and every ten minutes, of what came since.
+func TestGuessLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		device := script(t, sim.Config{Next: cycle(5), Cost: steps(0.05), Info: runner.Info{Lookahead: 7}})
+		e, err := New(device, Config{Guesses: guessing(false)}, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error)
+		go func() { ran <- e.Run(t.Context()) }()
+		answer := func() {
+			stream, err := e.Submit(t.Context(), Request{Tokens: ids(0, 20), MaxTokens: 41})
+			if err != nil {
+				t.Fatal(err)
+			}
+			finished(t, stream, sched.FinishLength)
+		}
+		answer()
+		time.Sleep(sayGuessesEvery)
+		answer() // its first step says what came of the one before it
+		if err := errors.Join(e.Drain(t.Context()), <-ran); err != nil {
+			t.Fatal(err)
+		}
+		// The first 33 ids of the answer come in five steps of up to 1+7: three of these check 7 guesses.
+		for _, line := range []string{
+			`msg=guesses steps=5 tokens_per_step=6.60 held="100 %" by_place="100 100 80 80 80 60 60 %"`,
+			`msg=guesses steps=6 tokens_per_step=6.50 held="100 %" by_place="100 100 83 83 83 50 50 %"`,
+		} {
+			if strings.Count(log.String(), line) != 1 {
+				t.Errorf("no line %s in:\n%s", line, log.String())
+			}
+		}
+	})
 }
 
 // TestSPC9Panic: what guesses fails, and replies go on without guesses; the log says so once.

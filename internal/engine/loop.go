@@ -35,6 +35,7 @@ type life struct {
 	lastTokens        int           // its tokens
 	chunkers          chunkers
 	masks             maskTime
+	guessLog          guessLog
 
 	// For the supervisor, which reads them while the loop runs.
 	busySince    atomic.Int64 // when it began to work on what it works on, in ns since epoch; 0 = it rests
@@ -128,6 +129,7 @@ func (l *life) run() (err error) {
 			return err
 		}
 	}
+	l.sayGuesses(l.eng.cfg.Clock(), true)
 	return nil
 }
 
@@ -151,27 +153,27 @@ func (l *life) rest() {
 // mail takes over what came in since the last call. It reports whether the loop is
 // to end.
 func (l *life) mail() bool {
-	e := l.eng
-	if !e.mailed.Swap(false) {
+	engine := l.eng
+	if !engine.mailed.Swap(false) {
 		return false
 	}
-	e.mu.Lock()
-	if e.life != l {
-		e.post() // it was the other loop's
+	engine.mu.Lock()
+	if engine.life != l {
+		engine.post() // it was the other loop's
 	}
-	if e.life != l || e.cut || e.drained() {
-		e.mu.Unlock()
+	if engine.life != l || engine.cut || engine.drained() {
+		engine.mu.Unlock()
 		return true
 	}
 	// The two lists change places, so that neither is allocated again.
-	l.adds, e.inbox = e.inbox, l.adds[:0]
-	l.stops, e.stops = e.stops, l.stops[:0]
-	e.waiting.Add(int64(e.inboxTokens))
-	e.inboxTokens = 0
-	forgets := len(e.forgets)
-	e.mu.Unlock()
+	l.adds, engine.inbox = engine.inbox, l.adds[:0]
+	l.stops, engine.stops = engine.stops, l.stops[:0]
+	engine.waiting.Add(int64(engine.inboxTokens))
+	engine.inboxTokens = 0
+	forgets := len(engine.forgets)
+	engine.mu.Unlock()
 	if l.paused = forgets > 0 && len(l.inFlight) > 0; l.paused {
-		e.mailed.Store(true) // steps in flight use blocks of sequences that have ended
+		engine.mailed.Store(true) // steps in flight use blocks of sequences that have ended
 	} else if forgets > 0 {
 		l.forget(forgets)
 	}
@@ -180,7 +182,7 @@ func (l *life) mail() bool {
 	}
 	for _, stream := range l.stops {
 		l.sched.Abort(stream.ID)
-		e.endFor(l, stream, sched.FinishAbort, nil)
+		engine.endFor(l, stream, sched.FinishAbort, nil)
 	}
 	clear(l.adds)
 	clear(l.stops)
@@ -190,18 +192,18 @@ func (l *life) mail() bool {
 // forget empties the prefix cache for the first of those who wait for that. They are in
 // the list until it is done: if this loop fails meanwhile, the next one answers them.
 func (l *life) forget(waiting int) {
-	dropped, e := l.sched.ForgetPrefixes(), l.eng
+	dropped, engine := l.sched.ForgetPrefixes(), l.eng
 	l.flush()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.life != l {
+	engine.mu.Lock()
+	defer engine.mu.Unlock()
+	if engine.life != l {
 		return
 	}
-	for _, waits := range e.forgets[:waiting] {
+	for _, waits := range engine.forgets[:waiting] {
 		waits <- dropped
 		dropped = 0
 	}
-	e.forgets = slices.Delete(e.forgets, 0, waiting)
+	engine.forgets = slices.Delete(engine.forgets, 0, waiting)
 }
 
 // flush passes on which prefixes are cached.
@@ -307,6 +309,7 @@ func (l *life) deliver(result *runner.Result) error {
 	l.eng.progress.Store(at)
 	l.busySince.Store(at)
 	l.publish(false)
+	l.sayGuesses(now, false)
 	if l.eng.cfg.Step != nil && step.counted > 0 {
 		l.eng.cfg.Step(step.counted, took)
 	}
@@ -325,10 +328,10 @@ func (l *life) tell() {
 // handOut gives streams their outputs and counts the step, unless another loop has
 // taken over.
 func (l *life) handOut(outputs []sched.Output, tokens int, took time.Duration, now time.Time) bool {
-	e := l.eng
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.life != l {
+	engine := l.eng
+	engine.mu.Lock()
+	defer engine.mu.Unlock()
+	if engine.life != l {
 		return false
 	}
 	for len(outputs) > 0 {
@@ -336,17 +339,17 @@ func (l *life) handOut(outputs []sched.Output, tokens int, took time.Duration, n
 		for same < len(outputs) && outputs[same].ID == outputs[0].ID {
 			same++
 		}
-		if stream := e.live[outputs[0].ID]; stream != nil { // else it was cut off
-			e.give(stream, outputs[:same], now)
+		if stream := engine.live[outputs[0].ID]; stream != nil { // else it was cut off
+			engine.give(stream, outputs[:same], now)
 			if last := &outputs[same-1]; last.Finish != sched.FinishNone {
 				stream.leave()
-				e.endStream(stream, last.Finish, last.Err, now)
+				engine.endStream(stream, last.Finish, last.Err, now)
 			}
 		}
 		outputs = outputs[same:]
 	}
-	e.stepTimes.add(took)
-	e.tokenTimes.add(took / time.Duration(tokens))
+	engine.stepTimes.add(took)
+	engine.tokenTimes.add(took / time.Duration(tokens))
 	l.expect()
 	return true
 }

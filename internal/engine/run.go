@@ -81,15 +81,15 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // watch runs a loop and returns its fault; nil = its work is over. After errStalled the
 // loop is still there.
-func (e *Engine) watch(l *life) error {
+func (e *Engine) watch(life *life) error {
 	done := make(chan error, 1)
 	go func() {
 		debug.SetPanicOnFault(true) // mapped weights whose file was cut are an error of this loop
-		err := l.run()
+		err := life.run()
 		// Loop and supervisor may decide at the same time; the first decides.
-		if !l.fate.CompareAndSwap(alive, returned) {
-			l.fate.Store(returned)
-			err = errors.Join(err, e.closeRunner(l)) // nobody else will
+		if !life.fate.CompareAndSwap(alive, returned) {
+			life.fate.Store(returned)
+			err = errors.Join(err, e.closeRunner(life)) // nobody else will
 			e.log.Warn("given up loop has ended", "error", err)
 		}
 		done <- err
@@ -106,10 +106,10 @@ func (e *Engine) watch(l *life) error {
 			// A watch that comes late was asleep with the whole process or machine: the loop did
 			// not run either, and must not be blamed for that time.
 			if slept := now.Sub(seen) - watchEvery; slept > watchEvery {
-				l.forgive(slept)
+				life.forgive(slept)
 			}
 			seen = now
-			if l.stalled() && l.fate.CompareAndSwap(alive, abandoned) {
+			if life.stalled() && life.fate.CompareAndSwap(alive, abandoned) {
 				return errStalled
 			}
 		}
@@ -117,7 +117,7 @@ func (e *Engine) watch(l *life) error {
 }
 
 // report logs a fault with what helps to find its cause.
-func (e *Engine) report(l *life, fault error, kept int) {
+func (e *Engine) report(life *life, fault error, kept int) {
 	stats := e.Stats()
 	attrs := []any{"fault", fault, "kept", kept, "running", stats.Running, "waiting", stats.Waiting, "kv_blocks", stats.KV.Blocks, "kv_held", stats.KV.Held, "steps", stats.Steps}
 	if panicErr, ok := errors.AsType[*panicError](fault); ok {
@@ -125,7 +125,7 @@ func (e *Engine) report(l *life, fault error, kept int) {
 	}
 	if fault == errStalled {
 		buf := make([]byte, 1<<20)
-		attrs = append(attrs, "limit", time.Duration(l.busyLimit.Load()), "goroutines", string(buf[:runtime.Stack(buf, true)]))
+		attrs = append(attrs, "limit", time.Duration(life.busyLimit.Load()), "goroutines", string(buf[:runtime.Stack(buf, true)]))
 	}
 	e.log.Error("engine loop failed", attrs...)
 }

@@ -12,9 +12,13 @@ import (
 	"ossian/internal/sim"
 )
 
-// A guessing runner stands beside a script of cycle(40) and guesses what that will play, or never
-// does; a step of it takes as long as cost says.
-type guessing40 struct {
+// unrepeated is more ids than any output here has: no text ends as another did, so that the model alone
+// guesses.
+const unrepeated = 4000
+
+// A companion stands beside a script of cycle(unrepeated) and guesses what that will play, or
+// never does; a step of it takes as long as cost says.
+type companion struct {
 	info   runner.Info
 	wrong  bool
 	cost   func(tokens int) time.Duration
@@ -22,10 +26,10 @@ type guessing40 struct {
 	result runner.Result
 }
 
-func (g *guessing40) Info() runner.Info { return g.info }
-func (g *guessing40) Close() error      { return nil }
+func (g *companion) Info() runner.Info { return g.info }
+func (g *companion) Close() error      { return nil }
 
-func (g *guessing40) Launch(batch *runner.Batch) error {
+func (g *companion) Launch(batch *runner.Batch) error {
 	if err := runner.Check(batch, g.info); err != nil {
 		return err
 	}
@@ -33,25 +37,25 @@ func (g *guessing40) Launch(batch *runner.Batch) error {
 	at := 0
 	for i := range batch.Rows {
 		at += batch.Rows[i].Len
-		id := (batch.Tokens[at-1] + 1) % 40
+		id := (batch.Tokens[at-1] + 1) % unrepeated
 		if g.wrong {
-			id = (id + 7) % 40
+			id = (id + 7) % unrepeated
 		}
 		g.result.Tokens = append(g.result.Tokens, []int32{id})
 	}
 	return nil
 }
 
-func (g *guessing40) Collect() (*runner.Result, error) {
+func (g *companion) Collect() (*runner.Result, error) {
 	time.Sleep(g.took)
 	return &g.result, nil
 }
 
 // shadowed runs requests of that many tokens on a script beside which another guesses, and returns
 // their ids and the virtual time that they took.
-func shadowed(t *testing.T, beside *guessing40, share float64, streams, tokens int) (all [][]int32, took time.Duration, stats Stats) {
+func shadowed(t *testing.T, beside *companion, share float64, streams, tokens int) (all [][]int32, took time.Duration, stats Stats) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := sim.Config{Next: cycle(40), Cost: steps(share), Info: runner.Info{Lookahead: 7, MaxSeqs: 8, MaxLen: 4096, MaxTokens: 512}}
+		cfg := sim.Config{Next: cycle(unrepeated), Cost: steps(share), Info: runner.Info{Vocab: unrepeated, Lookahead: 7, MaxSeqs: 8, MaxLen: 4096, MaxTokens: 512}}
 		var on runner.Runner = script(t, cfg)
 		settings := &draft.Settings{Method: draft.Model, Tokens: 7, Adaptive: true}
 		if beside == nil {
@@ -94,7 +98,7 @@ func TestSPC8Shadows(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want, without, _ := shadowed(t, nil, tt.share, tt.streams, 1500)
-			got, with, stats := shadowed(t, &guessing40{wrong: tt.wrong, cost: tt.cost}, tt.share, tt.streams, 1500)
+			got, with, stats := shadowed(t, &companion{wrong: tt.wrong, cost: tt.cost}, tt.share, tt.streams, 1500)
 			for i := range want {
 				if !slices.Equal(got[i], want[i]) {
 					t.Errorf("stream %d gives other ids with guesses", i)

@@ -47,37 +47,37 @@ func (e *Engine) Stats() Stats {
 // publish shows the scheduler's counters, unless somebody is just reading the last
 // ones: then the next step will. A loop about to rest has no next step.
 func (l *life) publish(last bool) {
-	e, stats := l.eng, l.sched.Stats()
+	engine, stats := l.eng, l.sched.Stats()
 	if last {
-		e.publishing.Lock()
-	} else if !e.publishing.TryLock() {
+		engine.publishing.Lock()
+	} else if !engine.publishing.TryLock() {
 		return
 	}
-	defer e.publishing.Unlock()
+	defer engine.publishing.Unlock()
 	if l.fate.Load() == abandoned { // another loop has gone on from what was published
 		return
 	}
-	e.waiting.Store(int64(stats.WaitingTokens))
-	groups := append(e.published.Groups[:0], stats.Groups...)
-	e.published = sum(stats, &l.earlier)
-	e.published.Groups = groups
-	for i := range e.stepCosts {
-		e.stepCosts[i] = l.sched.StepCost(2 << i)
+	engine.waiting.Store(int64(stats.WaitingTokens))
+	groups := append(engine.published.Groups[:0], stats.Groups...)
+	engine.published = sum(stats, &l.earlier)
+	engine.published.Groups = groups
+	for i := range engine.stepCosts {
+		engine.stepCosts[i] = l.sched.StepCost(2 << i)
 	}
 }
 
-// sum adds the counters of an earlier scheduler to s.
-func sum(s sched.Stats, before *sched.Stats) sched.Stats {
-	s.Steps += before.Steps
-	s.Rows += before.Rows
-	s.Tokens += before.Tokens
-	s.Sampled += before.Sampled
-	s.Dropped += before.Dropped
-	s.Preemptions += before.Preemptions
-	s.Recomputed += before.Recomputed
-	s.CacheQueries += before.CacheQueries
-	s.CacheHits += before.CacheHits
-	s.KV.Evicted += before.KV.Evicted
-	s.Guesses.Add(&before.Guesses)
-	return s
+// sum adds the counters of an earlier scheduler to stats.
+func sum(stats sched.Stats, before *sched.Stats) sched.Stats {
+	stats.Steps += before.Steps
+	stats.Rows += before.Rows
+	stats.Tokens += before.Tokens
+	stats.Sampled += before.Sampled
+	stats.Dropped += before.Dropped
+	stats.Preemptions += before.Preemptions
+	stats.Recomputed += before.Recomputed
+	stats.CacheQueries += before.CacheQueries
+	stats.CacheHits += before.CacheHits
+	stats.KV.Evicted += before.KV.Evicted
+	stats.Guesses.Add(&before.Guesses)
+	return stats
 }

@@ -56,6 +56,7 @@ type Options struct {
 // A refusedError ends a run: the server takes a request for a wrong one.
 type refusedError struct{ text string }
 
+// Error implements error.
 func (e *refusedError) Error() string {
 	return "the server refuses the request, which is no wrong answer of the model: " + e.text + "; --count-refused counts refusals as wrong"
 }
@@ -99,39 +100,41 @@ func (o *Options) plans() (all []plannedRun) {
 
 // Run asks what the options say and returns the result. A run that was interrupted gives what there
 // is, with the error; one that cannot begin gives none.
-func Run(ctx context.Context, o Options, server Server) (*Result, error) {
-	r := &runner{o: o, plan: o.plans()}
-	r.items = make([][]Item, len(r.plan))
-	began, err := r.open(server)
+func Run(ctx context.Context, options Options, server Server) (*Result, error) {
+	running := &runner{o: options, plan: options.plans()}
+	running.items = make([][]Item, len(running.plan))
+	began, err := running.open(server)
 	if err != nil {
 		return nil, err
 	}
-	done := r.done()
+	// A run that goes on asks only what has no answer yet.
+	done := running.done()
 	var jobs []job
-	for i := range r.plan {
-		for e := range r.plan[i].entries {
-			if entry := &r.plan[i].entries[e]; !done[key{i, entry.Question, entry.Repeat}] {
+	for i := range running.plan {
+		for e := range running.plan[i].entries {
+			if entry := &running.plan[i].entries[e]; !done[key{i, entry.Question, entry.Repeat}] {
 				jobs = append(jobs, job{i, entry})
 			}
 		}
 	}
-	r.live = newLive(r.total(), r.total()-len(jobs), o.Concurrency)
-	if o.Watch != nil {
-		o.Watch(r.live)
+	running.live = newLive(running.total(), running.total()-len(jobs), options.Concurrency)
+	if options.Watch != nil {
+		options.Watch(running.live)
 	}
-	asked := r.askAll(ctx, jobs)
-	if r.log != nil {
-		asked = errors.Join(asked, r.log.close(), r.texts.close())
+	asked := running.askAll(ctx, jobs)
+	if running.log != nil {
+		asked = errors.Join(asked, running.log.close(), running.texts.close())
 	}
+	// The server is looked at again: it may have been replaced while it was asked.
 	after := server
 	if len(jobs) > 0 {
 		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		if now, err := Look(look, o.Base, o.Key, o.Client); err == nil {
+		if now, err := Look(look, options.Base, options.Key, options.Client); err == nil {
 			after = now
 		}
 	}
-	return r.result(began, server, after, asked), asked
+	return running.result(began, server, after, asked), asked
 }
 
 // total is how many answers the whole evaluation has.
@@ -154,6 +157,8 @@ func (r *runner) open(server Server) (began time.Time, err error) {
 		return began, err
 	}
 	r.log = log
+	// A resumed run began when it first did; answers of runs that the plan does not have are of
+	// another plan.
 	if kept != nil {
 		began = kept.head.Began
 		for _, item := range kept.items {
@@ -202,6 +207,7 @@ func (r *runner) askAll(ctx context.Context, jobs []job) error {
 			}
 		})
 	}
+	// Sending blocks while all workers ask, so ctx is looked at again before the next job.
 	for _, one := range jobs {
 		select {
 		case work <- one:
@@ -233,6 +239,7 @@ func (r *runner) ask(ctx context.Context, one job) error {
 	if err != nil {
 		return r.redacted(err, one.entry)
 	}
+	// What ends a run may quote the question, and data sets must not get into logs of errors.
 	answer.Error = redact(answer.Error, one.entry.Prompt)
 	if answer.Outcome == ask.Refused && !r.o.CountRefused {
 		return &refusedError{answer.Error}
@@ -280,6 +287,8 @@ const mostQuoted = 10
 func redact(message, question string) string {
 	chars := []rune(message)
 	hidden := make([]bool, len(chars))
+	// Every stretch of so many characters that stands in the question is hidden, however they
+	// overlap.
 	for i := 0; i+mostQuoted <= len(chars); i++ {
 		if strings.Contains(question, string(chars[i:i+mostQuoted])) {
 			for k := i; k < i+mostQuoted; k++ {

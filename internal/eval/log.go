@@ -92,6 +92,33 @@ type kept struct {
 	size  int64 // bytes of whole lines
 }
 
+// begun is the error of a log that a new run would write over.
+func (k *kept) begun(path string) error {
+	return fmt.Errorf("%s has %d answers of a run begun %s: --resume goes on with it, another --out begins anew", path, len(k.items), k.head.Began.Format(time.DateTime))
+}
+
+// Vacant returns why a folder has no place for a new run, if it has one already. Run finds that out,
+// too, when there is a server for it.
+func Vacant(dir string) error {
+	path := filepath.Join(dir, logName)
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return nil // none, or what Run says more of
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	old, err := readLog(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if old == nil {
+		return nil
+	}
+	return old.begun(path)
+}
+
 // openJournal begins the log of a folder, or goes on with the one that is there. The folder is this
 // run's until the journal is closed.
 func openJournal(dir string, head header, resume bool) (*journal, *kept, error) {
@@ -129,7 +156,7 @@ func open(dir string, head header, resume bool) (*journal, *kept, error) {
 	case err != nil:
 		err = fmt.Errorf("%s: %w", path, err)
 	case old != nil && !resume:
-		err = fmt.Errorf("%s has %d answers of a run begun %s: --resume goes on with it, another --out begins anew", path, len(old.items), old.head.Began.Format(time.DateTime))
+		err = old.begun(path)
 	case old != nil:
 		err = old.head.Asked.same(&head.Asked, path)
 	case resume:
@@ -141,21 +168,21 @@ func open(dir string, head header, resume bool) (*journal, *kept, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
 	}
-	j := &journal{file: file, quit: make(chan struct{}), gone: make(chan struct{})}
+	journal := &journal{file: file, quit: make(chan struct{}), gone: make(chan struct{})}
 	if old != nil {
-		j.size = old.size
+		journal.size = old.size
 	}
-	if err = file.Truncate(j.size); err == nil || errors.Is(err, os.ErrInvalid) || j.size == 0 { // devices have no length
-		_, err = file.Seek(j.size, io.SeekStart)
+	if err = file.Truncate(journal.size); err == nil || errors.Is(err, os.ErrInvalid) || journal.size == 0 { // devices have no length
+		_, err = file.Seek(journal.size, io.SeekStart)
 	}
 	if err == nil && old == nil {
-		err = j.write(&line{Eval: &head})
+		err = journal.write(&line{Eval: &head})
 	}
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%s cannot be written: %w; make room, or choose another --out", path, plain(err)), file.Close())
 	}
-	go j.syncs()
-	return j, old, nil
+	go journal.syncs()
+	return journal, old, nil
 }
 
 // plain is an error of a file without its path, which is named before.
@@ -187,15 +214,15 @@ func (a *Asked) same(now *Asked, path string) error {
 // readLog reads a log; nil of an empty one. A last line that was torn was never acknowledged.
 func readLog(src io.Reader) (*kept, error) {
 	in := bufio.NewReaderSize(src, maxLine)
-	var k *kept
+	var found *kept
 	for number := 1; ; number++ {
 		text, err := in.ReadSlice('\n')
 		switch {
 		case errors.Is(err, io.EOF):
-			if k == nil && len(text) > 0 && !bytes.HasPrefix([]byte(`{"eval":`), text[:min(len(text), 8)]) {
+			if found == nil && len(text) > 0 && !bytes.HasPrefix([]byte(`{"eval":`), text[:min(len(text), 8)]) {
 				return nil, errors.New("not the log of an evaluation; choose another --out")
 			}
-			return k, nil
+			return found, nil
 		case errors.Is(err, bufio.ErrBufferFull):
 			return nil, fmt.Errorf("line %d is longer than any line of a log", number)
 		case err != nil:
@@ -203,24 +230,24 @@ func readLog(src io.Reader) (*kept, error) {
 		}
 		var one line
 		if err := json.Unmarshal(text, &one); err != nil {
-			if _, rest := in.Peek(1); k != nil && errors.Is(rest, io.EOF) {
-				return k, nil // torn, though it has an end
+			if _, rest := in.Peek(1); found != nil && errors.Is(rest, io.EOF) {
+				return found, nil // torn, though it has an end
 			}
 			return nil, fmt.Errorf("line %d: %w", number, jsonfile.Explain(err))
 		}
 		switch {
-		case k == nil && one.Eval == nil:
+		case found == nil && one.Eval == nil:
 			return nil, errors.New("line 1: not the log of an evaluation; choose another --out")
-		case k == nil && one.Eval.Schema != schema:
+		case found == nil && one.Eval.Schema != schema:
 			return nil, fmt.Errorf("line 1: version %d of the log, expected %d", one.Eval.Schema, schema)
-		case k == nil:
-			k = &kept{head: *one.Eval}
+		case found == nil:
+			found = &kept{head: *one.Eval}
 		case one.Item == nil:
 			return nil, fmt.Errorf("line %d: expected an answer", number)
 		default:
-			k.items = append(k.items, *one.Item)
+			found.items = append(found.items, *one.Item)
 		}
-		k.size += int64(len(text))
+		found.size += int64(len(text))
 	}
 }
 

@@ -52,21 +52,21 @@ func parsePublished(data []byte) (*Published, error) {
 	if err := yaml.NewDecoder(bytes.NewReader(data)).Decode(&members); err != nil {
 		return nil, errors.New("expected a mapping such as gpqa: {low: 65.3}: " + strings.Join(strings.Fields(err.Error()), " "))
 	}
-	p := &Published{Repeats: usualRepeats, Scores: map[string]map[string]float64{}}
+	published := &Published{Repeats: usualRepeats, Scores: map[string]map[string]float64{}}
 	for name, node := range members {
 		var err error
 		switch name {
 		case "source":
-			err = node.Decode(&p.Source)
+			err = node.Decode(&published.Source)
 		case "model": // of whoever reads it
 		case "repeats":
-			if err = node.Decode(&p.Repeats); err == nil && (p.Repeats < 1 || p.Repeats > 1_000_000) {
-				err = fmt.Errorf("%d", p.Repeats)
+			if err = node.Decode(&published.Repeats); err == nil && (published.Repeats < 1 || published.Repeats > 1_000_000) {
+				err = fmt.Errorf("%d", published.Repeats)
 			}
 		default:
 			var scores map[string]float64
 			if err = node.Decode(&scores); err == nil {
-				p.Scores[name] = scores
+				published.Scores[name] = scores
 			}
 			for effort, score := range scores {
 				if !(score >= 0 && score <= 100) {
@@ -78,10 +78,10 @@ func parsePublished(data []byte) (*Published, error) {
 			return nil, fmt.Errorf("%.40q: expected source, repeats, or a task with scores such as {low: 65.3}", name)
 		}
 	}
-	if len(p.Scores) == 0 {
+	if len(published.Scores) == 0 {
 		return nil, errors.New("no scores; expected a mapping such as gpqa: {low: 65.3}")
 	}
-	return p, nil
+	return published, nil
 }
 
 // A Publication is a run beside a published score of its task and effort.
@@ -104,23 +104,24 @@ const farApart = 3
 func (out *Result) compare(published *Published) {
 	for _, run := range out.Runs {
 		score, ok := published.Scores[run.Task][run.Effort]
+		// Scores with tools are of another evaluation than the published one.
 		if !ok || run.Reference == nil || len(run.Tools) > 0 {
 			continue
 		}
 		ours := run.Reference
-		p := Publication{Task: run.Task, Model: run.Model, Effort: run.Effort, Published: score / 100, Ours: ours.Mean, Source: published.Source}
+		compared := Publication{Task: run.Task, Model: run.Model, Effort: run.Effort, Published: score / 100, Ours: ours.Mean, Source: published.Source}
 		name := fmt.Sprintf("%s, %s, %s", run.Task, run.Model, run.Effort)
 		if ours.Run == nil {
 			out.Findings = append(out.Findings, name+": with one answer a question nothing says whether the published score is the same; --repeats 8")
 		} else {
 			theirs := ours.variance / float64(published.Repeats) / float64(ours.Questions)
-			p.S = math.Sqrt(ours.Run.S*ours.Run.S + theirs)
-			p.Apart = math.Abs(p.Ours-p.Published) > farApart*p.S
+			compared.S = math.Sqrt(ours.Run.S*ours.Run.S + theirs)
+			compared.Apart = math.Abs(compared.Ours-compared.Published) > farApart*compared.S
 		}
-		if p.Apart {
-			out.Findings = append(out.Findings, fmt.Sprintf("%s: %.1f %%, published %.1f %%, more than %d standard errors (%.1f points) apart", name, 100*p.Ours, score, farApart, 100*p.S))
+		if compared.Apart {
+			out.Findings = append(out.Findings, fmt.Sprintf("%s: %.1f %%, published %.1f %%, more than %d standard errors (%.1f points) apart", name, 100*compared.Ours, score, farApart, 100*compared.S))
 		}
-		out.Compared = append(out.Compared, p)
+		out.Compared = append(out.Compared, compared)
 	}
 	if len(out.Compared) == 0 {
 		out.Findings = append(out.Findings, "no score of --reference is of a task and effort of this run")

@@ -62,6 +62,7 @@ func newItem(run int, set *task.Set, entry *task.Entry, answer *ask.Answer) Item
 		Reference: set.Task.Shown(verdict.Reference), Strict: set.Task.Shown(verdict.Strict), ReferenceRight: verdict.ReferenceRight,
 		Chars: utf8.RuneCountInString(answer.Text), Input: answer.Input, Output: answer.Output, Reasoning: answer.Reasoning, Calls: answer.Calls,
 		Fingerprint: answer.Fingerprint, Tries: answer.Tries, First: milli(answer.First), Seconds: milli(answer.Total), Error: answer.Error}
+	// Refused and failed answers have no text that could be right, whatever the rule makes of it.
 	switch {
 	case answer.Outcome == ask.Truncated:
 		item.Outcome = Truncated
@@ -178,6 +179,7 @@ func (r *runner) runResult(at int) *RunResult {
 	}
 	for _, item := range run.Items {
 		run.Outcomes[item.Outcome]++
+		// A server that does not count says -1.
 		run.Input += max(item.Input, 0)
 		run.Output += max(item.Output, 0)
 		for name, n := range item.Calls {
@@ -262,6 +264,7 @@ func (out *Result) find(published *Published) {
 	if len(out.Fingerprint) > 1 {
 		out.Findings = append(out.Findings, "the server changed in mid-run: system_fingerprint was "+strings.Join(out.Fingerprint, ", then "))
 	}
+	// Comparison comes last: its findings are about all runs together.
 	if published != nil {
 		out.compare(published)
 	}
@@ -306,6 +309,7 @@ func ReadResult(text []byte) (*Result, error) {
 				return nil, fmt.Errorf("question %d; expected 0 to 1,000,000", item.Question)
 			}
 		}
+		// Scores are computed from answers, and not read: a file cannot claim others.
 		run.score()
 	}
 	return &out, nil

@@ -33,26 +33,28 @@ var engineLabels = []string{"device", "kv_dtype", "isa", "activation_bits", "max
 const maxTold = 8 << 20
 
 // Look asks the server at base what it is. It must have /v1/models, or the error says so.
-func Look(ctx context.Context, base, key string, client *http.Client) (s Server, err error) {
-	s.URL = withoutUser(base)
+func Look(ctx context.Context, base, key string, client *http.Client) (server Server, err error) {
+	server.URL = withoutUser(base)
 	var list struct{ Data []struct{ ID string } }
 	status, body, err := get(ctx, base+"/models", key, client)
 	if err != nil {
-		return s, fmt.Errorf("%s: %w; is the server running, and is this its address? --base-url names it", s.URL, err)
+		return server, fmt.Errorf("%s: %w; is the server running, and is this its address? --base-url names it", server.URL, err)
 	}
+	// Every server of this API has models to list; what it says beyond that is asked in ways of its
+	// own.
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return s, fmt.Errorf("%s/models: %d %s; OPENAI_API_KEY has the key", s.URL, status, http.StatusText(status))
+		return server, fmt.Errorf("%s/models: %d %s; OPENAI_API_KEY has the key", server.URL, status, http.StatusText(status))
 	case status != http.StatusOK:
-		return s, &noModelsError{fmt.Sprintf("%s/models: %d %s", s.URL, status, http.StatusText(status))}
+		return server, &noModelsError{fmt.Sprintf("%s/models: %d %s", server.URL, status, http.StatusText(status))}
 	case json.Unmarshal(body, &list) != nil || len(list.Data) == 0:
-		return s, &noModelsError{s.URL + "/models: no list of models"}
+		return server, &noModelsError{server.URL + "/models: no list of models"}
 	}
 	for _, model := range list.Data {
-		s.Models = append(s.Models, model.ID)
+		server.Models = append(server.Models, model.ID)
 	}
-	s.lookFurther(ctx, strings.TrimSuffix(base, "/v1"), key, client)
-	return s, nil
+	server.lookFurther(ctx, strings.TrimSuffix(base, "/v1"), key, client)
+	return server, nil
 }
 
 // A noModelsError: the server does not say which models it has.

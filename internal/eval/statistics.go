@@ -52,47 +52,47 @@ const few = 10
 
 // newScore computes the score of questions; those that were never answered are in none. false of
 // nothing.
-func newScore(tallies []Tally) (s Score, ok bool) {
+func newScore(tallies []Tally) (score Score, ok bool) {
 	var shares []float64
 	var run, weight, squares, right float64 // squares: of variances by their degrees of freedom
 	repeated := true
-	for _, t := range tallies {
-		if t.Asked == 0 {
+	for _, tally := range tallies {
+		if tally.Asked == 0 {
 			continue
 		}
-		p := t.share()
-		shares = append(shares, p)
-		s.Answers += t.Asked
-		right += float64(t.Right)
-		if t.Right > 0 {
-			s.Pass++
+		share := tally.share()
+		shares = append(shares, share)
+		score.Answers += tally.Asked
+		right += float64(tally.Right)
+		if tally.Right > 0 {
+			score.Pass++
 		}
-		if t.Right == 0 || t.Right == t.Asked {
-			s.Agree++
+		if tally.Right == 0 || tally.Right == tally.Asked {
+			score.Agree++
 		}
-		one, ok := t.variance()
+		one, ok := tally.variance()
 		if !ok {
 			repeated = false
 			continue
 		}
-		of := one / float64(t.Asked) // of the share
+		of := one / float64(tally.Asked) // of the share
 		run, weight = run+of, weight+one
-		squares += of * of / float64(t.Asked-1)
+		squares += of * of / float64(tally.Asked-1)
 	}
-	q := float64(len(shares))
-	if q == 0 {
-		return s, false
+	questions := float64(len(shares))
+	if questions == 0 {
+		return score, false
 	}
-	s.Questions, s.Mean = len(shares), stat.Mean(shares)
-	s.Pass, s.Agree, s.variance = s.Pass/q, s.Agree/q, weight/q
-	all := right / float64(s.Answers)
-	s.Deviation = math.Sqrt(all * (1 - all))
+	score.Questions, score.Mean = len(shares), stat.Mean(shares)
+	score.Pass, score.Agree, score.variance = score.Pass/questions, score.Agree/questions, weight/questions
+	all := right / float64(score.Answers)
+	score.Deviation = math.Sqrt(all * (1 - all))
 	if repeated {
-		s.Run = runSpread(s.Mean, run, squares, q)
+		score.Run = runSpread(score.Mean, run, squares, questions)
 	}
-	s.Sample = sampleSpread(shares, right, s.Answers)
-	s.Bootstrap = stat.BootstrapMean(shares, resamplings, stat.Confidence, 0)
-	return s, true
+	score.Sample = sampleSpread(shares, right, score.Answers)
+	score.Bootstrap = stat.BootstrapMean(shares, resamplings, stat.Confidence, 0)
+	return score, true
 }
 
 // runSpread is that of the mean over the same questions: the variances of their shares, estimated
@@ -111,16 +111,16 @@ func runSpread(mean, sum, squares, q float64) *Spread {
 // of which repeats are no more. Near 0 and 1, with one answer each or without any spread, it is
 // Wilson's.
 func sampleSpread(shares []float64, right float64, answers int) *Spread {
-	q := float64(len(shares))
+	questions := float64(len(shares))
 	interval, ok := stat.MeanInterval(shares, stat.Confidence)
 	if !ok {
 		return nil
 	}
 	mean := stat.Mean(shares)
-	spread := &Spread{S: stat.Std(shares) / math.Sqrt(q-1), Interval: interval}
-	single := answers == len(shares) && min(right, q-right) < few
+	spread := &Spread{S: stat.Std(shares) / math.Sqrt(questions-1), Interval: interval}
+	single := answers == len(shares) && min(right, questions-right) < few
 	if single || spread.S == 0 {
-		spread.Interval = stat.Wilson(mean*q, q, stat.Confidence)
+		spread.Interval = stat.Wilson(mean*questions, questions, stat.Confidence)
 	}
 	spread.Low, spread.High = max(spread.Low, 0), min(spread.High, 1)
 	return spread
@@ -141,7 +141,7 @@ type Difference struct {
 const power = 0.8
 
 // newDifference compares two runs question by question; false of fewer than two in common.
-func newDifference(a, b []Tally) (d Difference, ok bool) {
+func newDifference(a, b []Tally) (difference Difference, ok bool) {
 	var each []float64
 	run, known := 0.0, true
 	for i := range min(len(a), len(b)) {
@@ -149,6 +149,7 @@ func newDifference(a, b []Tally) (d Difference, ok bool) {
 			continue
 		}
 		each = append(each, b[i].share()-a[i].share())
+		// Both runs vary by chance, and the variance of their difference is the sum of both.
 		for _, t := range []Tally{a[i], b[i]} {
 			one, ok := t.variance()
 			known = known && ok
@@ -157,16 +158,16 @@ func newDifference(a, b []Tally) (d Difference, ok bool) {
 	}
 	interval, ok := stat.MeanInterval(each, stat.Confidence)
 	if !ok {
-		return d, false
+		return difference, false
 	}
-	q := float64(len(each))
-	d = Difference{Delta: stat.Mean(each), Questions: len(each), P: stat.SignFlip(each, flips, 0)}
-	d.Paired = Spread{stat.Std(each) / math.Sqrt(q-1), interval}
-	d.Least = (stat.QuantileT(q-1, (1+stat.Confidence)/2) + stat.QuantileT(q-1, power)) * d.Paired.S
+	questions := float64(len(each))
+	difference = Difference{Delta: stat.Mean(each), Questions: len(each), P: stat.SignFlip(each, flips, 0)}
+	difference.Paired = Spread{stat.Std(each) / math.Sqrt(questions-1), interval}
+	difference.Least = (stat.QuantileT(questions-1, (1+stat.Confidence)/2) + stat.QuantileT(questions-1, power)) * difference.Paired.S
 	if known {
-		d.Run = math.Sqrt(run) / q
+		difference.Run = math.Sqrt(run) / questions
 	}
-	return d, true
+	return difference, true
 }
 
 // holm marks which of the comparisons at some places show a difference.

@@ -78,6 +78,7 @@ func (j *Job) Usage() (usage wire.Usage) {
 		prompt += j.prompts[i].tokens
 	}
 	for i, answer := range j.answers {
+		// The answers to one prompt share it: what was cached of it counts once, with the first.
 		if i%j.perPrompt == 0 && i < len(j.streams) {
 			_, usage, _ := j.streams[i].End()
 			cached += usage.Cached

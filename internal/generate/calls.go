@@ -19,43 +19,43 @@ import (
 // calls that are independent of each other run side by side (tools.Box.Independent).
 
 // tell tells of calls of the conversation, as what was sampled tells of its own.
-func (t *turn) tell(a *Answer) {
+func (t *turn) tell(answer *Answer) {
 	if !t.pending || t.told {
 		return
 	}
 	t.told = true
 	for _, call := range t.calls {
-		if t.begin(a, call); call.Arguments != "" {
-			a.Deltas = append(a.Deltas, Delta{Field: ToolArguments, Text: call.Arguments, Tool: call.first})
+		if t.begin(answer, call); call.Arguments != "" {
+			answer.Deltas = append(answer.Deltas, Delta{Field: ToolArguments, Text: call.Arguments, Tool: call.first})
 		}
 	}
 }
 
 // answerCall answers a call, ends the answer, or runs the call.
 func (j *Job) answerCall(choice int, call *stepCall) {
-	answer, t := j.answers[choice], j.answers[choice].turn
+	answer, turn := j.answers[choice], j.answers[choice].turn
 	call.id = callID()
 	switch {
 	case j.asked > 0 && answer.Tokens >= j.asked: // nobody could read what the call gives
 		answer.finish(wire.FinishLength, wire.StopReason{})
-	case t.in == muteAll && !t.pending: // in spite of all that was done against it
+	case turn.in == muteAll && !turn.pending: // in spite of all that was done against it
 		answer.finish(wire.FinishStop, wire.StopReason{})
 	case call.Declined:
-		t.answer(answer, call, &tools.Result{Text: strings.TrimSuffix(declinedText+" "+call.result, " "), Outcome: tools.Cancelled})
+		turn.answer(answer, call, &tools.Result{Text: strings.TrimSuffix(declinedText+" "+call.result, " "), Outcome: tools.Cancelled})
 	case call.unknown:
-		if t.unknown++; t.unknown > maxUnknown {
-			t.held = muteAll
+		if turn.unknown++; turn.unknown > maxUnknown {
+			turn.held = muteAll
 		}
-		t.answer(answer, call, &tools.Result{Text: fmt.Sprintf("Error: tool %.100s", call.Recipient) + " is not available. Available tools: " + j.offered(), Outcome: tools.Misused})
+		turn.answer(answer, call, &tools.Result{Text: fmt.Sprintf("Error: tool %.100s", call.Recipient) + " is not available. Available tools: " + j.offered(), Outcome: tools.Misused})
 	case call.asks():
-		t.ask(answer, call)
+		turn.ask(answer, call)
 		answer.finish(wire.FinishStop, wire.StopReason{})
-	case j.barred(t, 0):
-		t.held = max(t.held, t.in+1)
-		t.answer(answer, call, &tools.Result{Text: usedUpText, Outcome: tools.Failed})
-	case j.pythonUsedUp(t, call):
+	case j.barred(turn, 0):
+		turn.held = max(turn.held, turn.in+1)
+		turn.answer(answer, call, &tools.Result{Text: usedUpText, Outcome: tools.Failed})
+	case j.pythonUsedUp(turn, call):
 		j.service.cfg.Metrics.Refused(limits.PythonCalls.String())
-		t.answer(answer, call, &tools.Result{Text: noMorePythonText, Outcome: tools.Failed})
+		turn.answer(answer, call, &tools.Result{Text: noMorePythonText, Outcome: tools.Failed})
 	default:
 		j.runCall(choice, call)
 	}
@@ -64,15 +64,17 @@ func (j *Job) answerCall(choice int, call *stepCall) {
 // runBeside runs calls behind one that runs which are independent of all before them. Calls of which
 // anything else is to be said wait for their turn, and so do all behind them.
 func (j *Job) runBeside(choice int) {
-	t := j.answers[choice].turn
+	turn := j.answers[choice].turn
 	waiting := 0 // calls before that will run
-	for i, call := range t.calls {
+	for i, call := range turn.calls {
 		switch most := j.service.cfg.Limits()[limits.ToolParallel]; {
 		case call.done || call.started:
-		case int64(t.active) >= most || call.Declined || call.unknown || call.asks() || j.pythonUsedUp(t, call) || j.barred(t, waiting):
+		case int64(turn.active) >= most || call.Declined || call.unknown || call.asks() || j.pythonUsedUp(turn, call) || j.barred(turn, waiting):
 			return
-		case slices.ContainsFunc(t.calls[:i], func(before *stepCall) bool {
-			return !before.done && before.gave == nil && !t.box.Independent(before.Recipient, call.Recipient)
+		case slices.ContainsFunc(turn.calls[:i], func(before *stepCall) bool {
+			// A call that depends on one before waits for it, and may run once that has: it counts
+			// as one that will, so that no more run than the answer may have.
+			return !before.done && before.gave == nil && !turn.box.Independent(before.Recipient, call.Recipient)
 		}):
 			waiting++
 		default:
@@ -140,24 +142,25 @@ type ran struct {
 // with the time that the answer has; of a session that goes on nevertheless nobody waits for
 // the end, and whoever has the box then closes it.
 func (j *Job) runCall(choice int, call *stepCall) {
-	answer, t := j.answers[choice], j.answers[choice].turn
-	t.run++
-	t.active++
+	answer, turn := j.answers[choice], j.answers[choice].turn
+	turn.run++
+	turn.active++
 	if call.Offer != nil && call.Offer.Kind == tools.Python {
-		t.python++
+		turn.python++
 	}
 	answer.Deltas = append(answer.Deltas, Delta{Field: ToolRuns, Tool: call.told()})
 	ctx, cancel := context.WithDeadline(j.loop.ctx, j.loop.deadline)
 	ended := make(chan tools.Result, 1)
 	call.began, call.started = time.Now(), true
 	id, recipient, arguments := call.id, call.Recipient, call.Arguments
-	t.runs.Go(func() { ended <- j.called(ctx, t.box, id, recipient, arguments) })
+	turn.runs.Go(func() { ended <- j.called(ctx, turn.box, id, recipient, arguments) })
 	j.pumps.Go(func() {
 		defer cancel()
 		got := ran{call: call}
 		select {
 		case got.result = <-ended:
 		case <-ctx.Done():
+			// Result and deadline may come together: a result that is there counts.
 			select {
 			case got.result = <-ended:
 			case <-j.loop.ctx.Done(): // nobody wants it

@@ -34,10 +34,10 @@ type citer struct {
 }
 
 // push takes text of a message.
-func (c *citer) push(a *Answer, next Delta) {
+func (c *citer) push(answer *Answer, next Delta) {
 	if c.text == "" && !strings.Contains(next.Text, citeOpen) { // the usual case
 		c.count += utf8.RuneCountInString(next.Text)
-		a.Deltas = append(a.Deltas, next)
+		answer.Deltas = append(answer.Deltas, next)
 		return
 	}
 	c.held = append(c.held, next)
@@ -47,16 +47,16 @@ func (c *citer) push(a *Answer, next Delta) {
 		if before < 0 {
 			before = len(c.text)
 		}
-		if c.release(a, before); c.text == "" {
+		if c.release(answer, before); c.text == "" {
 			return
 		}
 		switch end, open := citation(c.text); {
 		case end > 0:
-			c.cite(a, end)
+			c.cite(answer, end)
 		case open:
 			return
 		default: // a bracket like any other
-			c.release(a, len(citeOpen))
+			c.release(answer, len(citeOpen))
 		}
 	}
 }
@@ -78,6 +78,8 @@ func citation(text string) (end int, open bool) {
 		end = at + len(citeClose)
 		text = text[:end]
 	}
+	// Another bracket, a line break, or more characters than a citation has: the text is the
+	// answer's own.
 	bad := utf8.RuneCountInString(text) > maxCitation || strings.Contains(text[len(citeOpen):], citeOpen) || strings.Contains(text, "\n")
 	switch {
 	case bad:
@@ -89,13 +91,13 @@ func citation(text string) (end int, open bool) {
 }
 
 // cite gives on the citation that ends at end, and says what it cites where that is known.
-func (c *citer) cite(a *Answer, end int) {
+func (c *citer) cite(answer *Answer, end int) {
 	mark := strings.TrimSuffix(strings.TrimPrefix(c.text[:end], citeOpen), citeClose)
 	number, place, _ := strings.Cut(mark, citeDagger)
 	cursor, err := strconv.Atoi(number)
 	source, ok := c.find(cursor, citedLine(place))
 	if err != nil || !ok {
-		c.release(a, end)
+		c.release(answer, end)
 		return
 	}
 	start := c.count
@@ -103,8 +105,8 @@ func (c *citer) cite(a *Answer, end int) {
 		c.replace(end, link(source))
 		end = len(link(source))
 	}
-	c.release(a, end)
-	a.Deltas = append(a.Deltas, Delta{Field: Cited, Citation: &Citation{Start: start, End: c.count, Source: source}})
+	c.release(answer, end)
+	answer.Deltas = append(answer.Deltas, Delta{Field: Cited, Citation: &Citation{Start: start, End: c.count, Source: source}})
 }
 
 // citedLine returns the first line that a citation names, -1 = none.
@@ -146,7 +148,7 @@ func (c *citer) replace(end int, text string) {
 }
 
 // release gives on the first bytes that are held.
-func (c *citer) release(a *Answer, bytes int) {
+func (c *citer) release(answer *Answer, bytes int) {
 	c.text = c.text[bytes:]
 	for bytes > 0 {
 		first := &c.held[0]
@@ -159,7 +161,7 @@ func (c *citer) release(a *Answer, bytes int) {
 		}
 		bytes -= len(part.Text)
 		c.count += utf8.RuneCountInString(part.Text)
-		a.Deltas = append(a.Deltas, part)
+		answer.Deltas = append(answer.Deltas, part)
 	}
 	if len(c.held) == 0 {
 		c.held = nil

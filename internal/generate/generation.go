@@ -81,6 +81,7 @@ func (g *Generation) choiceSpec() *choiceSpec {
 	spec := &choiceSpec{tok: model.Tokenizer, modelStops: model.Stops, stopIDs: g.StopTokenIDs, minTokens: int(min(g.MinTokens, math.MaxInt32)), includeStop: g.IncludeStop,
 		ignoreEOS: g.IgnoreEOS, showReasoning: !g.HideReasoning, oneCall: g.OneCall, items: g.Items, namedCall: g.NamedCall, customTools: g.CustomTools,
 		hiddenLogprobs: g.HiddenLogprobs, echoLogprobs: g.EchoLogprobs, tokensAsIDs: g.TokensAsIDs, tokenIDs: g.ReturnTokenIDs || g.TokenIDs, salvaged: func(string) {}}
+	// The model's ends of answers stop nothing then; ids that the caller names do all the same.
 	if g.IgnoreEOS {
 		spec.modelStops = nil
 	}

@@ -57,24 +57,24 @@ func (j *Job) startLoop(gen *Generation, req engine.Request) {
 	j.loop.ctx, j.loop.cancel = context.WithCancel(context.Background())
 	j.loop.release = j.model.Engine.Hold()
 	for i, answer := range j.answers {
-		t := &turn{box: gen.Builtin.Open(i), conv: *gen.Builtin.Conversation, prompt: gen.Prompts[i/j.perPrompt]}
-		for k := range t.box.Offers() {
-			if t.box.Offers()[k].Kind == tools.Browser {
-				t.cites = &citer{links: gen.Builtin.Links, items: gen.Items, find: t.box.Cite}
+		turn := &turn{box: gen.Builtin.Open(i), conv: *gen.Builtin.Conversation, prompt: gen.Prompts[i/j.perPrompt]}
+		for k := range turn.box.Offers() {
+			if turn.box.Offers()[k].Kind == tools.Browser {
+				turn.cites = &citer{links: gen.Builtin.Links, items: gen.Items, find: turn.box.Cite}
 			}
 		}
 		for k := range gen.Builtin.Pending {
-			t.pending, j.prompts[i/j.perPrompt].ids, j.prompts[i/j.perPrompt].known = true, nil, nil // the prompt is another
-			t.calls = append(t.calls, pendingCall(&gen.Builtin.Pending[k]))
+			turn.pending, j.prompts[i/j.perPrompt].ids, j.prompts[i/j.perPrompt].known = true, nil, nil // the prompt is another
+			turn.calls = append(turn.calls, pendingCall(&gen.Builtin.Pending[k]))
 		}
 		if most := gen.Builtin.MaxCalls; most != nil && *most <= 0 {
-			t.held = muteBuiltins
+			turn.held = muteBuiltins
 		}
 		if lim[limits.ToolSteps] <= 1 {
-			t.held = muteAll
+			turn.held = muteAll
 		}
-		t.in = t.held
-		answer.turn, answer.Tools, answer.paused = t, t.box, t.pending
+		turn.in = turn.held
+		answer.turn, answer.Tools, answer.paused = turn, turn.box, turn.pending
 		answer.Steps = []Step{{}}
 	}
 }
@@ -96,14 +96,16 @@ func (j *Job) act(choice int) error {
 
 func (j *Job) answerCalls(choice int) error {
 	answer := j.answers[choice]
-	t := answer.turn
+	turn := answer.turn
 	j.out.Open(choice)
 	j.begin(choice)
-	t.tell(answer)
-	for call := t.next(); call != nil && !answer.Done; call = t.next() {
+	turn.tell(answer)
+	for call := turn.next(); call != nil && !answer.Done; call = turn.next() {
 		switch {
+		// The call ran already: its result is put in where its turn has come, so that results are
+		// in the order of the calls.
 		case call.gave != nil:
-			t.answer(answer, call, &call.gave.result)
+			turn.answer(answer, call, &call.gave.result)
 			call.result = call.gave.text
 		case call.started:
 			j.runBeside(choice)
@@ -133,17 +135,17 @@ func (j *Job) tell(choice int) error {
 // nextStep gives the engine the next step of an answer.
 func (j *Job) nextStep(choice int) error {
 	answer := j.answers[choice]
-	t := answer.turn
-	if t.function { // that call is the client's to answer
+	turn := answer.turn
+	if turn.function { // that call is the client's to answer
 		j.out.Open(choice)
 		answer.finish(wire.FinishStop, wire.StopReason{})
 		return j.tell(choice)
 	}
 	steps, lim := len(answer.Steps), j.service.cfg.Limits()
 	if int64(steps)+1 >= lim[limits.ToolSteps] || !time.Now().Before(j.loop.deadline) {
-		t.held = muteAll
-	} else if t.held == muteNone && j.usedUp(t, 0) {
-		t.held = muteBuiltins
+		turn.held = muteAll
+	} else if turn.held == muteNone && j.usedUp(turn, 0) {
+		turn.held = muteBuiltins
 	}
 	ids, err := j.extend(answer)
 	if err != nil {
@@ -154,10 +156,10 @@ func (j *Job) nextStep(choice int) error {
 		answer.finish(wire.FinishLength, wire.StopReason{})
 		return j.tell(choice)
 	}
-	t.note(answer)
-	t.prompt = ids
-	conv := t.conv
-	conv.Continue, conv.MustCall, conv.NoCalls = false, false, t.held == muteAll
+	turn.note(answer)
+	turn.prompt = ids
+	conv := turn.conv
+	conv.Continue, conv.MustCall, conv.NoCalls = false, false, turn.held == muteAll
 	answer.step(j.model.Format.Parser(&conv))
 	return j.submitStep(choice)
 }
@@ -165,13 +167,15 @@ func (j *Job) nextStep(choice int) error {
 // submitStep submits a step, later where the engine's queue is full, or the engine begins anew.
 func (j *Job) submitStep(choice int) error {
 	answer := j.answers[choice]
-	t := answer.turn
+	turn := answer.turn
 	req, err := j.stepRequest(choice)
 	if err != nil {
 		return err
 	}
 	stream, err := j.model.Engine.Submit(j.loop.ctx, req)
 	if busy := errors.Is(err, engine.ErrQueueFull) || errors.Is(err, engine.ErrQueueTokens) || errors.Is(err, engine.ErrRestarting); busy && time.Now().Before(j.loop.deadline) {
+		// A step in the middle of an answer is not refused as a new request would be: it is tried
+		// again until the answer's time is up.
 		j.pumps.Go(func() {
 			select {
 			case <-time.After(submitPause):
@@ -189,7 +193,7 @@ func (j *Job) submitStep(choice int) error {
 		j.service.Rejected(j.model, err)
 		return err
 	}
-	t.submitted = true
+	turn.submitted = true
 	j.streams[choice] = stream
 	j.listen(j.loop.ctx, choice)
 	return nil
@@ -199,9 +203,9 @@ func (j *Job) submitStep(choice int) error {
 // steps have used. Penalties and bad words count within a step.
 func (j *Job) stepRequest(choice int) (engine.Request, error) {
 	answer, lim := j.answers[choice], j.service.cfg.Limits()
-	t, now := answer.turn, time.Now()
+	turn, now := answer.turn, time.Now()
 	req := j.loop.req
-	req.Tokens, req.Follows, req.Shown = t.prompt, true, &j.shown.Sequences[choice]
+	req.Tokens, req.Follows, req.Shown = turn.prompt, true, &j.shown.Sequences[choice]
 	req.Params.Seed = stepSeed(j.loop.seed(choice), len(answer.Steps)-1)
 	req.Params.PromptLogprobs, req.Params.TopPromptLogprobs = false, 0
 	req.MinTokens = max(req.MinTokens-answer.Tokens, 0)
@@ -210,22 +214,25 @@ func (j *Job) stepRequest(choice int) (engine.Request, error) {
 	}
 	req.StartBy = now.Add(lim.Time(limits.QueueWait))
 	var err error
-	req.Constraint, req.Allowed, err = j.stepConstraint(t, len(answer.Steps) == 1)
+	req.Constraint, req.Allowed, err = j.stepConstraint(turn, len(answer.Steps) == 1)
 	return req, err
 }
 
 // stepConstraint returns what a step is held to. What the request says of the first call holds
 // for the first step; from then on calls are free, or must not be.
-func (j *Job) stepConstraint(t *turn, first bool) (func() sched.Constraint, []uint64, error) {
+func (j *Job) stepConstraint(turn *turn, first bool) (func() sched.Constraint, []uint64, error) {
 	gen := *j.loop.gen
-	if !first || t.held != muteNone {
-		rules, conv := j.loop.Rules, t.conv
+	// The grammar made for the request holds for its first step alone; behind it, or where calls
+	// are muted, another is made of the rules that are left.
+	if !first || turn.held != muteNone {
+		rules, conv := j.loop.Rules, turn.conv
 		conv.Continue, conv.MustCall, rules.MustCall = first && conv.Continue, false, false
+		// Reasoning of all steps together has one budget.
 		if rules.Thinking != nil {
-			left := max(*rules.Thinking-t.thought, 0)
+			left := max(*rules.Thinking-turn.thought, 0)
 			rules.Thinking = &left
 		}
-		switch t.held {
+		switch turn.held {
 		case muteAll:
 			rules.Tools, rules.NoCalls, conv.NoCalls = nil, true, true
 		case muteBuiltins:
@@ -249,34 +256,36 @@ func stepSeed(seed uint64, step int) uint64 { return seed + uint64(step)*0x9e377
 // gave. Where that leaves no room for an answer the results are cut, and if that is not enough
 // replaced, and the step has to be the answer.
 func (j *Job) extend(answer *Answer) ([]int32, error) {
-	t := answer.turn
+	turn := answer.turn
 	capacity := j.model.Engine.Capacity()
-	before := t.conv
+	before := turn.conv
 	for try := 0; ; try++ {
-		t.conv = before
-		t.said(answer)
+		turn.conv = before
+		turn.said(answer)
 		ids, err := j.stepPrompt(answer)
 		over := len(ids) + answerRoom - capacity
 		if err != nil || over <= 0 || try == 2 {
 			return ids, err
 		}
-		t.fit(j.model.Tokenizer, over, try)
+		turn.fit(j.model.Tokenizer, over, try)
 	}
 }
 
 // stepPrompt renders the conversation behind the prompt of the step before.
 func (j *Job) stepPrompt(answer *Answer) ([]int32, error) {
-	t := answer.turn
-	conv := t.conv
+	turn := answer.turn
+	conv := turn.conv
 	conv.Continue, conv.NoPrompt = false, false
-	if t.pending {
+	// A call of the conversation ran before anything was sampled: there is no prompt to go on from.
+	if turn.pending {
 		conv.Since = 0
 	}
 	prompt := j.model.Tokenizer.Prompt()
 	err := j.model.Format.Render(prompt, &conv)
 	if err == nil && conv.Since > 0 {
-		return append(append(make([]int32, 0, len(t.prompt)+prompt.AtLeast()), t.prompt...), prompt.IDs()...), nil
+		return append(append(make([]int32, 0, len(turn.prompt)+prompt.AtLeast()), turn.prompt...), prompt.IDs()...), nil
 	}
+	// The format cannot append to what was sampled: the conversation is rendered whole.
 	if errors.Is(err, chat.ErrWhole) {
 		conv.Since = 0
 		prompt = j.model.Tokenizer.Prompt()
@@ -329,16 +338,16 @@ func (j *Job) goOn(got *arrival) error {
 // stepEnded takes down what a step took. The engine knows it once its stream has ended.
 func (j *Job) stepEnded(choice int) {
 	answer := j.answers[choice]
-	t := answer.turn
-	if !t.submitted {
+	turn := answer.turn
+	if !turn.submitted {
 		return
 	}
 	_, usage, times := j.streams[choice].End()
-	if t.times.Queued.IsZero() {
-		t.times = times
+	if turn.times.Queued.IsZero() {
+		turn.times = times
 	}
-	t.used = append(t.used, stepUsage{prompt: len(t.prompt), cached: usage.Cached, output: answer.Tokens - answer.base})
-	t.submitted = false
+	turn.used = append(turn.used, stepUsage{prompt: len(turn.prompt), cached: usage.Cached, output: answer.Tokens - answer.base})
+	turn.submitted = false
 	finish := metrics.FinishStop // for the calls
 	if answer.Done {
 		finish = j.finish(j.answers[choice : choice+1])
@@ -386,6 +395,7 @@ func (j *Job) endLoop() {
 		}()
 	}
 	patience := time.After(lostAfter)
+	// A call that has not ended by then closes its tools itself, later.
 	for range j.answers {
 		select {
 		case <-closed:

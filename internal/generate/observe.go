@@ -75,6 +75,7 @@ func (j *Job) tellEnded() {
 			end.Last = j.lastGot[i]
 		}
 	}
+	// A job that ended before every answer had a stream has no usage.
 	if len(j.streams) == len(j.answers) {
 		usage := j.Usage()
 		end.Input, end.Output = usage.Prompt, usage.Completion

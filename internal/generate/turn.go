@@ -86,7 +86,7 @@ func (t *turn) sampled(a *Answer, id int32) {
 }
 
 // read takes down what an event says of the step, and tells of calls.
-func (t *turn) read(a *Answer, event *chat.Event) {
+func (t *turn) read(answer *Answer, event *chat.Event) {
 	if event.Part == chat.Reasoning {
 		t.thought += event.Count
 	}
@@ -102,7 +102,7 @@ func (t *turn) read(a *Answer, event *chat.Event) {
 	case event.Kind == chat.Start && part == chat.Calling:
 		t.function = true
 	case part == chat.Builtin || (part == chat.Hidden && (event.Name != "" || t.open != nil)):
-		t.call(a, event)
+		t.call(answer, event)
 	}
 }
 
@@ -124,13 +124,14 @@ func (t *turn) parted(event *chat.Event) {
 }
 
 // call takes the begin of a call, a piece of its arguments, or its end.
-func (t *turn) call(a *Answer, event *chat.Event) {
+func (t *turn) call(answer *Answer, event *chat.Event) {
 	switch {
 	case event.Kind == chat.Start:
 		t.open = &stepCall{ToolCall: ToolCall{Recipient: event.Name}, unknown: event.Part == chat.Hidden}
 		t.arguments.Reset()
+		// What is unknown was never offered: nobody is told of such a call.
 		if !t.open.unknown {
-			t.begin(a, t.open)
+			t.begin(answer, t.open)
 		}
 	case t.open == nil:
 	case event.Kind == chat.End:
@@ -139,13 +140,13 @@ func (t *turn) call(a *Answer, event *chat.Event) {
 		case !event.Cut:
 			t.calls = append(t.calls, t.open)
 		case !t.open.unknown:
-			a.Deltas = append(a.Deltas, Delta{Field: ToolEnds, Cut: true, Tool: t.open.told()})
+			answer.Deltas = append(answer.Deltas, Delta{Field: ToolEnds, Cut: true, Tool: t.open.told()})
 		}
 		t.open = nil
 	case event.Text != "":
 		t.arguments.WriteString(event.Text)
 		if !t.open.unknown {
-			a.Deltas = append(a.Deltas, Delta{Field: ToolArguments, Text: event.Text, Tool: t.open.first})
+			answer.Deltas = append(answer.Deltas, Delta{Field: ToolArguments, Text: event.Text, Tool: t.open.first})
 		}
 	}
 }
@@ -200,14 +201,14 @@ func (t *turn) ask(a *Answer, from *stepCall) {
 }
 
 // finish tells of calls that do not run any more.
-func (t *turn) finish(a *Answer) {
-	t.cites.flush(a)
+func (t *turn) finish(answer *Answer) {
+	t.cites.flush(answer)
 	for _, call := range t.calls {
 		if !call.done && !call.unknown {
-			a.Deltas = append(a.Deltas, Delta{Field: ToolEnds, Cut: true, Tool: call.told()})
+			answer.Deltas = append(answer.Deltas, Delta{Field: ToolEnds, Cut: true, Tool: call.told()})
 		}
 	}
-	t.note(a)
+	t.note(answer)
 }
 
 // note takes down what the step's calls gave.
@@ -232,6 +233,8 @@ func (t *turn) said(a *Answer) {
 			made.Parts = []string{t.text.String()}
 		}
 		for _, call := range t.calls {
+			// A name without a namespace would be a function of the client's, and is rendered as
+			// one.
 			function := call.unknown && !strings.Contains(call.Recipient, ".")
 			made.Calls = append(made.Calls, chat.Call{ID: call.id, Name: call.Recipient, Arguments: call.Arguments, Builtin: !function})
 		}

@@ -102,38 +102,38 @@ type determinizer struct {
 	from     [256]int32       // of fill: the head of the loop whose body they come from
 }
 
-// determinize compiles the rules of n. The error is that of b, or errNoMatch.
-func determinize(n *nfa, b *budget) (*automaton, error) {
-	d := &determinizer{nfa: n, budget: b, out: &automaton{}, ids: map[string]int32{}, nullable: make([]bool, len(n.rules)),
-		seen: make([]uint32, len(n.states)), alone: slices.Repeat([]int32{-1}, len(n.states))}
-	if b.err != nil {
-		return nil, b.err
+// determinize compiles the rules of a graph. The error is that of the budget, or errNoMatch.
+func determinize(graph *nfa, budget *budget) (*automaton, error) {
+	determinizer := &determinizer{nfa: graph, budget: budget, out: &automaton{}, ids: map[string]int32{}, nullable: make([]bool, len(graph.rules)),
+		seen: make([]uint32, len(graph.states)), alone: slices.Repeat([]int32{-1}, len(graph.states))}
+	if budget.err != nil {
+		return nil, budget.err
 	}
-	d.owner = make([]int32, len(n.states))
+	determinizer.owner = make([]int32, len(graph.states))
 	// Bodies do not nest (large), so a state is in one at most.
-	for head, loop := range n.loops {
+	for head, loop := range graph.loops {
 		for id := loop.from; id < loop.to; id++ {
-			d.owner[id] = head
+			determinizer.owner[id] = head
 		}
 	}
-	d.findNullable()
-	d.out.need, d.out.room, d.out.start = make([]int32, len(n.rules)), make([]int32, len(n.rules)), slices.Repeat([]int32{-1}, len(n.rules))
+	determinizer.findNullable()
+	determinizer.out.need, determinizer.out.room, determinizer.out.start = make([]int32, len(graph.rules)), make([]int32, len(graph.rules)), slices.Repeat([]int32{-1}, len(graph.rules))
 	// Expanding a state may make further ones, and begin the rules it calls: rules that the
 	// root does not reach cost nothing.
-	if slices.ContainsFunc(n.rules, func(r rule) bool { return r.differs }) {
-		d.out.differ = make([]bool, len(n.rules))
-		for i, r := range n.rules {
-			d.out.differ[i] = r.differs
+	if slices.ContainsFunc(graph.rules, func(r rule) bool { return r.differs }) {
+		determinizer.out.differ = make([]bool, len(graph.rules))
+		for i, r := range graph.rules {
+			determinizer.out.differ[i] = r.differs
 		}
 	}
-	d.begin(0)
-	for id := 0; id < len(d.out.states) && b.err == nil; id++ {
-		d.expand(int32(id))
+	determinizer.begin(0)
+	for id := 0; id < len(determinizer.out.states) && budget.err == nil; id++ {
+		determinizer.expand(int32(id))
 	}
-	if b.err != nil {
-		return nil, b.err
+	if budget.err != nil {
+		return nil, budget.err
 	}
-	return d.out, d.out.trim(b)
+	return determinizer.out, determinizer.out.trim(budget)
 }
 
 // findNullable finds the rules that match the empty text. A closure goes on behind calls
@@ -422,7 +422,7 @@ func (d *determinizer) calls(calls []call) []call {
 
 // trim removes what leads nowhere. It returns errNoMatch when nothing is left of
 // the first rule.
-func (a *automaton) trim(b *budget) error {
+func (a *automaton) trim(budget *budget) error {
 	// Backwards from the accepting states: what can reach one is live. A call needs both,
 	// the state behind it and a live beginning of the rule called.
 	before := make([][]int32, len(a.states)) // by state: from where it is reached, or called
@@ -440,8 +440,8 @@ func (a *automaton) trim(b *budget) error {
 			live[id] = true
 			work = append(work, int32(id))
 		}
-		if b.spend(1 + len(from.edges)) {
-			return b.err
+		if budget.spend(1 + len(from.edges)) {
+			return budget.err
 		}
 	}
 	alive := func(from state) bool {
@@ -457,8 +457,8 @@ func (a *automaton) trim(b *budget) error {
 				work = append(work, previous)
 			}
 		}
-		if b.spend(1 + len(before[id])) {
-			return b.err
+		if budget.spend(1 + len(before[id])) {
+			return budget.err
 		}
 	}
 	if !live[a.start[0]] {

@@ -30,7 +30,7 @@ func (a *automaton) matches(text string) bool {
 
 // product combines two automata without calls: texts that both accept, or with not,
 // those that left accepts and right does not. Its states are pairs of theirs.
-func product(left, right *automaton, not bool, b *budget) (*automaton, error) {
+func product(left, right *automaton, not bool, budget *budget) (*automaton, error) {
 	type pair struct{ left, right int32 } // right < 0: it has failed
 	ids := map[pair]int32{}
 	var todo []pair
@@ -43,12 +43,12 @@ func product(left, right *automaton, not bool, b *budget) (*automaton, error) {
 			todo = append(todo, at)
 			accepted := at.right >= 0 && right.states[at.right].accept
 			out.states = append(out.states, state{accept: left.states[at.left].accept && accepted != not})
-			b.spend(8)
+			budget.spend(8)
 		}
 		return number
 	}
 	id(pair{left.start[0], right.start[0]})
-	for i := 0; i < len(todo) && b.err == nil; i++ {
+	for i := 0; i < len(todo) && budget.err == nil; i++ {
 		at := todo[i]
 		var edges []edge
 		for _, whole := range left.states[at.left].edges {
@@ -62,14 +62,14 @@ func product(left, right *automaton, not bool, b *budget) (*automaton, error) {
 				}
 				return id(pair{whole.to, to}), true
 			})
-			b.spend(1 + len(other)/4)
+			budget.spend(1 + len(other)/4)
 		}
 		out.states[i].edges = edges
 	}
-	if b.err != nil {
-		return nil, b.err
+	if budget.err != nil {
+		return nil, budget.err
 	}
-	if err := out.trim(b); err != nil {
+	if err := out.trim(budget); err != nil {
 		return nil, err
 	}
 	if len(out.states) > maxStates {

@@ -23,18 +23,16 @@ func (c *compiler) choices(schema *value) []*value {
 				out = append(out, within(keyword, list(without, asked)))
 			}
 		case "if":
-			var met, failed []*value
+			met, failed := []*value{keyword}, []*value{made("not", keyword)}
 			if then := schema.get("then"); then != nil {
 				met = append(met, then)
 			}
 			if other := schema.get("else"); other != nil {
 				failed = append(failed, other)
 			}
-			if len(met)+len(failed) == 0 {
+			if len(met)+len(failed) == 2 { // neither, so if alone says nothing
 				continue
 			}
-			met = append([]*value{keyword}, met...)
-			failed = append([]*value{made("not", keyword)}, failed...)
 			out = append(out, within(keyword, list(made("allOf", list(met...)), made("allOf", list(failed...)))))
 		}
 	}

@@ -15,14 +15,14 @@ const minCount = 16
 
 // countable builds the automaton of e with counts for repetitions of least or more,
 // where these are clear from the text so far.
-func countable(e *expr, quoted bool, least int, b *budget) (*automaton, error) {
+func countable(e *expr, quoted bool, least int, budget *budget) (*automaton, error) {
 	count := map[*expr]bool{}
 	e.large(least, count)
 	// Each clash copies one loop more, so this ends.
 	for {
-		out, err := build(e, quoted, count, b)
+		out, err := build(e, quoted, count, budget)
 		if unclear, ok := err.(clash); ok {
-			b.err = nil
+			budget.err = nil
 			delete(count, unclear.loop)
 			continue
 		}
@@ -64,11 +64,11 @@ func (e *expr) widest() int {
 // they may be and every number between the fewest and the most characters to the end is
 // possible in all states, or so few are missing that one of lo to hi is always there; otherwise
 // each length has states of its own.
-func lengths(a, chars *automaton, lo, hi int, count bool, b *budget) (*automaton, error) {
+func lengths(a, chars *automaton, lo, hi int, count bool, budget *budget) (*automaton, error) {
 	if !count {
-		return layers(a, chars, lo, hi, true, b)
+		return layers(a, chars, lo, hi, true, budget)
 	}
-	out, err := layers(a, chars, lo, hi, false, b)
+	out, err := layers(a, chars, lo, hi, false, budget)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func lengths(a, chars *automaton, lo, hi int, count bool, b *budget) (*automaton
 	if lo > 0 && hi >= 0 {
 		gap = hi - lo
 	}
-	if !out.remaining(gap, b) {
-		return layers(a, chars, lo, hi, true, b)
+	if !out.remaining(gap, budget) {
+		return layers(a, chars, lo, hi, true, budget)
 	}
 	// The bounds may leave nothing, or cut nothing away.
 	switch state := &out.states[out.start[0]]; {
@@ -97,13 +97,13 @@ func lengths(a, chars *automaton, lo, hi int, count bool, b *budget) (*automaton
 		}
 	}
 	out.need[0], out.room[0] = int32(lo), int32(hi)
-	return out, b.err
+	return out, budget.err
 }
 
 // layers is a where chars is beside it, which knows where characters begin. Edges that
 // begin one are marked with countMore; with copies, there is instead a copy of the states
 // for each number of characters.
-func layers(a, chars *automaton, lo, hi int, copies bool, b *budget) (*automaton, error) {
+func layers(a, chars *automaton, lo, hi int, copies bool, budget *budget) (*automaton, error) {
 	type pair struct {
 		inside, char int32 // states of a and of chars
 		length       int   // characters so far, 0 where they are not told apart
@@ -122,12 +122,12 @@ func layers(a, chars *automaton, lo, hi int, copies bool, b *budget) (*automaton
 			todo = append(todo, at)
 			long := !copies || at.length >= lo
 			out.states = append(out.states, state{accept: a.states[at.inside].accept && chars.states[at.char].accept && long})
-			b.spend(8)
+			budget.spend(8)
 		}
 		return number
 	}
 	id(pair{a.start[0], chars.start[0], 0})
-	for i := 0; i < len(todo) && b.err == nil; i++ {
+	for i := 0; i < len(todo) && budget.err == nil; i++ {
 		at := todo[i]
 		// Between two characters the next byte begins one: it is counted on the edge, or
 		// by going on among the states for one character more.
@@ -156,16 +156,16 @@ func layers(a, chars *automaton, lo, hi int, copies bool, b *budget) (*automaton
 			return nil, errTooLarge
 		}
 	}
-	if b.err != nil {
-		return nil, b.err
+	if budget.err != nil {
+		return nil, budget.err
 	}
-	return out, out.trim(b)
+	return out, out.trim(budget)
 }
 
 // remaining fills in low and high of a's states, the fewest and the most edges with
 // countMore on a way to the end, and slack. It reports whether no more than gap numbers in a
 // row are missing between.
-func (a *automaton) remaining(gap int, b *budget) bool {
+func (a *automaton) remaining(gap int, budget *budget) bool {
 	const far = 1 << 30
 	weight := func(e edge) int32 { return int32(e.count & countMore) }
 	ahead := make([]int, len(a.states)) // edges whose ends have no high yet
@@ -193,7 +193,7 @@ func (a *automaton) remaining(gap int, b *budget) bool {
 					state.low, changed = n, true
 				}
 			}
-			if b.spend(1 + len(state.edges)/4) {
+			if budget.spend(1 + len(state.edges)/4) {
 				return false
 			}
 		}
@@ -214,13 +214,13 @@ func (a *automaton) remaining(gap int, b *budget) bool {
 			}
 		}
 	}
-	return a.seamless(gap, b)
+	return a.seamless(gap, budget)
 }
 
 // seamless reports whether the numbers of repetitions to the end have no gaps wider than
 // gap, unlimited = any, and fills in slack. A wider gap of a number's way on would lead back
 // along the edges to one between two spans of some state.
-func (a *automaton) seamless(gap int, b *budget) bool {
+func (a *automaton) seamless(gap int, budget *budget) bool {
 	slack, margin := int32(0), int32(0)
 	for i := range a.states {
 		state := &a.states[i]
@@ -250,7 +250,7 @@ func (a *automaton) seamless(gap int, b *budget) bool {
 			}
 			most = max(most, span[1])
 		}
-		if b.spend(1 + len(spans)/4) {
+		if budget.spend(1 + len(spans)/4) {
 			return false
 		}
 	}

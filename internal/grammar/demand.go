@@ -158,6 +158,7 @@ func (m *masker) askBelow(node int32, at *tally) bool {
 	if m.vocab.Below[node]&^loop.groups != 0 {
 		return false
 	}
+	// Where the state counts, a token needs room for all of its characters.
 	from, to := m.vocab.TokensBelow(node)
 	for i := from; i < to; i++ {
 		asked := demand{at: m.vocab.Order[i], room: uint16(at.room), need: uint16(at.need)}

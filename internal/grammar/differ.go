@@ -21,10 +21,10 @@ func (c *compiler) differ(out *object, schemas []*value, said *names, missing in
 			return
 		}
 	}
-	d := &differing{compiler: c, rules: map[[2]int]*expr{}, again: out.max < 0, comma: cat(lit(","), c.space)}
+	differing := &differing{compiler: c, rules: map[[2]int]*expr{}, again: out.max < 0, comma: cat(lit(","), c.space)}
 	found := 0
-	for i := range d.member {
-		if d.member[i] = c.extra(schemas, said, nameClass(all, i)); d.member[i] != nil {
+	for i := range differing.member {
+		if differing.member[i] = c.extra(schemas, said, nameClass(all, i)); differing.member[i] != nil {
 			found++
 		}
 	}
@@ -35,7 +35,7 @@ func (c *compiler) differ(out *object, schemas []*value, said *names, missing in
 	// number, at the beginning of the object and behind a member.
 	out.differ = make([][2]*expr, maxDiffer+1)
 	for least := max(missing, 2); least <= min(out.min, maxDiffer) && c.err == nil; least++ {
-		out.differ[least] = [2]*expr{d.next(0, least, empty), d.next(0, least, d.comma)}
+		out.differ[least] = [2]*expr{differing.next(0, least, empty), differing.next(0, least, differing.comma)}
 	}
 }
 

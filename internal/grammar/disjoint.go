@@ -69,12 +69,7 @@ func (c *compiler) apart(x, y *flatSchema, depth int) bool {
 		x, y = y, x
 	}
 	if x.enumOnly {
-		for _, value := range x.enum {
-			if c.may(x, value) && c.may(y, value) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(x.enum, func(value *value) bool { return c.may(x, value) && c.may(y, value) })
 	}
 	// Otherwise every type that both allow must be excluded by its own keywords. Nothing can
 	// exclude null, and arrays are not looked into.
@@ -91,15 +86,15 @@ func (c *compiler) apart(x, y *flatSchema, depth int) bool {
 	return both&tObject == 0 || c.objectsApart(x.schemas, y.schemas, depth) || c.objectsApart(y.schemas, x.schemas, depth)
 }
 
-// may reports whether v may meet flat; it errs on the side of yes.
-func (c *compiler) may(flat *flatSchema, v *value) bool {
-	if flat.enumOnly && !flat.lists(v) {
+// may reports whether value may meet flat; it errs on the side of yes.
+func (c *compiler) may(flat *flatSchema, value *value) bool {
+	if flat.enumOnly && !flat.lists(value) {
 		return false
 	}
-	if t := typeOf(v); t == tArray || t == tObject {
+	if t := typeOf(value); t == tArray || t == tObject {
 		return flat.types&t != 0
 	}
-	return c.misfit(*flat, v) == ""
+	return c.misfit(*flat, value) == ""
 }
 
 // stringsApart reports whether lengths or patterns exclude each other.

@@ -68,15 +68,15 @@ type pruner struct {
 
 // prune takes out of dst the tokens behind which nothing can come but elements that were there.
 func (m *Matcher) prune(dst []uint64) {
-	p := pruner{parser: &m.parser, vocab: m.grammar.masker.vocab, dst: dst}
-	starts := p.openLists(&m.at)
-	p.past.Back()
-	for _, f := range p.past.Fronts(starts) {
-		p.below(0, &m.at, f)
-		p.below(p.vocab.Rest, &m.at, f)
+	pruner := pruner{parser: &m.parser, vocab: m.grammar.masker.vocab, dst: dst}
+	starts := pruner.openLists(&m.at)
+	pruner.past.Back()
+	for _, f := range pruner.past.Fronts(starts) {
+		pruner.below(0, &m.at, f)
+		pruner.below(pruner.vocab.Rest, &m.at, f)
 	}
 	for _, start := range starts {
-		p.several(m, start)
+		pruner.several(m, start)
 	}
 }
 
@@ -133,18 +133,18 @@ func (p *pruner) ways(from *set, space, want int) (found int) {
 	may, _ := p.bytes(from)
 	to := &set{}
 	for _, away := range []bool{true, false} { // what leads away from all of them first
-		for b, possible := range may {
+		for char, possible := range may {
 			if !possible {
 				continue
 			}
 			around, free := space, true
 			for _, f := range fronts {
-				left := f.Following(byte(b))
+				left := f.Following(byte(char))
 				if free = free && len(left.Rest) == 0; left.Have == 0 {
 					around = space + 1
 				}
 			}
-			if free != away || around > maxSpace || !p.step(to, from, byte(b), anyByte) {
+			if free != away || around > maxSpace || !p.step(to, from, byte(char), anyByte) {
 				continue
 			}
 			if free {
@@ -162,7 +162,7 @@ func (p *pruner) ways(from *set, space, want int) (found int) {
 
 // several looks at the tokens of the mask that may end an element and go on: there may be no other
 // one left, or the token has more than one.
-func (p *pruner) several(m *Matcher, start int) {
+func (p *pruner) several(matcher *Matcher, start int) {
 	p.past.Back()
 	inString := p.past.InString(start)
 	wide := map[string]bool{} // beginnings of the element behind that have two ways: one that ends in the token takes one
@@ -172,7 +172,7 @@ func (p *pruner) several(m *Matcher, start int) {
 			continue
 		}
 		p.work = 0
-		to := m.run(&m.at, text)
+		to := matcher.run(&matcher.at, text)
 		if to == nil {
 			p.drop(id)
 			continue

@@ -1,6 +1,9 @@
 package grammar
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // because matches nothing, and says why: blamed is the schema or keyword at fault.
 func because(blamed *value, format string, args ...any) *expr {
@@ -30,16 +33,16 @@ type inquest struct {
 
 // newInquest finds the rules that match some text, in rounds until nothing changes.
 func newInquest(rules []rule, b *budget) *inquest {
-	q := &inquest{rules: rules, budget: b, live: make([]bool, len(rules)), asked: make([]bool, len(rules))}
+	inquest := &inquest{rules: rules, budget: b, live: make([]bool, len(rules)), asked: make([]bool, len(rules))}
 	for changed := true; changed && b.err == nil; {
 		changed = false
 		for i := len(rules) - 1; i >= 0; i-- { // what is called is mostly behind
-			if !q.live[i] && q.matches(rules[i].body) {
-				q.live[i], changed = true, true
+			if !inquest.live[i] && inquest.matches(rules[i].body) {
+				inquest.live[i], changed = true, true
 			}
 		}
 	}
-	return q
+	return inquest
 }
 
 // matches reports whether e matches something, as far as is known of the rules.
@@ -53,12 +56,7 @@ func (q *inquest) matches(e *expr) bool {
 	case opCat:
 		return q.dead(e.sub) == nil
 	case opAlt:
-		for _, part := range e.sub {
-			if q.matches(part) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(e.sub, q.matches)
 	case opRepeat:
 		return e.min == 0 || q.matches(e.sub[0])
 	case opLoop:
@@ -82,18 +80,18 @@ func (q *inquest) dead(sub []*expr) *expr {
 	return nil
 }
 
-// members returns how many members o may have, at least o.min if others are allowed,
+// members returns how many members an object may have, at least object.min if others are allowed,
 // and the value of one that is required and has no match.
-func (q *inquest) members(o *object) (count int, missing *expr) {
-	for _, member := range o.members {
+func (q *inquest) members(object *object) (count int, missing *expr) {
+	for _, member := range object.members {
 		if q.matches(member.value) {
 			count++
 		} else if member.required {
 			return count, member.value
 		}
 	}
-	if o.extra != nil && q.matches(o.extra) {
-		count = max(count, o.min)
+	if object.extra != nil && q.matches(object.extra) {
+		count = max(count, object.min)
 	}
 	return count, nil
 }

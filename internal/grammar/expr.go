@@ -71,15 +71,15 @@ func machine(a *automaton) *expr { return &expr{op: opMachine, machine: a} }
 
 func cat(sub ...*expr) *expr {
 	var out []*expr
-	for _, e := range sub {
+	for _, part := range sub {
 		switch {
-		case e.op == opNever:
-			return e
-		case e.op == opEmpty:
-		case e.op == opCat && len(e.sub) <= 8: // copies of what is long would add up
-			out = append(out, e.sub...)
+		case part.op == opNever:
+			return part
+		case part.op == opEmpty:
+		case part.op == opCat && len(part.sub) <= 8: // copies of what is long would add up
+			out = append(out, part.sub...)
 		default:
-			out = append(out, e)
+			out = append(out, part)
 		}
 	}
 	switch len(out) {
@@ -95,16 +95,16 @@ func cat(sub ...*expr) *expr {
 func alt(sub ...*expr) *expr {
 	var out []*expr
 	dead := never
-	for _, e := range sub {
-		switch e.op {
+	for _, part := range sub {
+		switch part.op {
 		case opNever:
 			if dead.at == nil {
-				dead = e
+				dead = part
 			}
 		case opAlt:
-			out = append(out, e.sub...)
+			out = append(out, part.sub...)
 		default:
-			out = append(out, e)
+			out = append(out, part)
 		}
 	}
 	switch len(out) {

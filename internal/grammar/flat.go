@@ -120,8 +120,8 @@ func (f flatSchema) path() string {
 }
 
 // typeOf returns the type of a value.
-func typeOf(v *value) types {
-	switch v.kind {
+func typeOf(value *value) types {
+	switch value.kind {
 	case jsonObject:
 		return tObject
 	case jsonArray:
@@ -129,7 +129,7 @@ func typeOf(v *value) types {
 	case jsonString:
 		return tString
 	case jsonNumber:
-		if r, ok := number(v.text); ok && r.IsInt() {
+		if r, ok := number(value.text); ok && r.IsInt() {
 			return tInteger
 		}
 		return tFraction

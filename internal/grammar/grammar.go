@@ -182,7 +182,7 @@ func compile(src Source, b *budget) (*automaton, omissions, error) {
 	if err != nil {
 		return nil, ignored, err
 	}
-	a, err := automatonOf(rules, b)
+	compiled, err := automatonOf(rules, b)
 	// The automaton is empty, which says nothing to whoever wrote the source.
 	if err == errNoMatch {
 		if e := newInquest(rules, &budget{left: maxUnits / 4, stop: b.stop}).explain(0); e != nil {
@@ -192,7 +192,7 @@ func compile(src Source, b *budget) (*automaton, omissions, error) {
 	if err == errTooLarge && src.Kind == Schema {
 		err = largest(rules, err)
 	}
-	return a, ignored, err
+	return compiled, ignored, err
 }
 
 // automatonOf makes the automaton of rules. Small rules are copied where they are called, but
@@ -268,8 +268,8 @@ func frameRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissio
 	case Schema, Object:
 		return schemaRules(rules, src, b, frame)
 	case Regex:
-		var text *automaton
-		if text, err = compilePattern(src.Text, pattern{quoted: true}, b); err != nil {
+		text, err := compilePattern(src.Text, pattern{quoted: true}, b)
+		if err != nil {
 			return nil, omissions{}, err
 		}
 		return append(rules, rule{name: "text", body: machine(text)}), omissions{}, nil

@@ -68,22 +68,22 @@ func readValue(dec *json.Decoder, parent *value, name string, depth int) (*value
 	if err != nil {
 		return nil, err
 	}
-	v := &value{kind: jsonNull, parent: parent, name: name}
+	read := &value{kind: jsonNull, parent: parent, name: name}
 	switch next := next.(type) {
 	case bool:
-		v.kind = jsonFalse
+		read.kind = jsonFalse
 		if next {
-			v.kind = jsonTrue
+			read.kind = jsonTrue
 		}
 	case string:
-		v.kind, v.text = '"', next
+		read.kind, read.text = '"', next
 	case json.Number:
-		v.kind, v.text = '0', next.String()
+		read.kind, read.text = '0', next.String()
 	case json.Delim:
-		v.kind = byte(next)
-		err = v.readMembers(dec, depth)
+		read.kind = byte(next)
+		err = read.readMembers(dec, depth)
 	}
-	return v, err
+	return read, err
 }
 
 func (v *value) readMembers(dec *json.Decoder, depth int) error {

@@ -89,10 +89,10 @@ func (c *compiler) parts(schema *value) (out []*value) {
 }
 
 // malformed returns what key's value should be, or "".
-func malformed(key string, v *value) string {
+func malformed(key string, keyword *value) string {
 	// The words of this table: lists and objects of something, texts, booleans, schemas.
 	each := func(kind byte, ok func(*value) bool) bool {
-		return v.kind == kind && !slices.ContainsFunc(v.vals, func(e *value) bool { return !ok(e) })
+		return keyword.kind == kind && !slices.ContainsFunc(keyword.vals, func(e *value) bool { return !ok(e) })
 	}
 	text := func(v *value) bool { return v.kind == jsonString }
 	boolean := func(v *value) bool { return v.kind == jsonTrue || v.kind == jsonFalse }
@@ -101,9 +101,9 @@ func malformed(key string, v *value) string {
 	switch key {
 	case "type":
 		known := func(v *value) bool { return typeNames[v.text] != 0 && v.kind == jsonString }
-		ok, want = known(v) || (each(jsonArray, known) && len(v.vals) > 0), "null, boolean, integer, number, string, array, object, or a list of them"
+		ok, want = known(keyword) || (each(jsonArray, known) && len(keyword.vals) > 0), "null, boolean, integer, number, string, array, object, or a list of them"
 	case "enum":
-		ok, want = v.kind == jsonArray && len(v.vals) > 0, "a list of values"
+		ok, want = keyword.kind == jsonArray && len(keyword.vals) > 0, "a list of values"
 	case "dependencies":
 		names := func(v *value) bool {
 			return schema(v) || (v.kind == jsonArray && !slices.ContainsFunc(v.vals, func(e *value) bool { return !text(e) }))
@@ -118,29 +118,29 @@ func malformed(key string, v *value) string {
 	case "required":
 		ok, want = each(jsonArray, text), "a list of names"
 	case "items":
-		ok, want = schema(v) || each(jsonArray, schema), "a schema"
+		ok, want = schema(keyword) || each(jsonArray, schema), "a schema"
 	case "additionalProperties", "additionalItems", "else", "if", "not", "propertyNames", "then", "unevaluatedProperties":
-		ok, want = schema(v), "a schema"
+		ok, want = schema(keyword), "a schema"
 	case "prefixItems":
 		ok, want = each(jsonArray, schema), "a list of schemas"
 	case "anyOf", "oneOf", "allOf":
-		ok, want = each(jsonArray, schema) && len(v.vals) > 0, "a list of schemas"
+		ok, want = each(jsonArray, schema) && len(keyword.vals) > 0, "a list of schemas"
 	case "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties":
-		rational, isNumber := number(v.text)
-		ok, want = v.kind == jsonNumber && isNumber && rational.IsInt() && rational.Sign() >= 0, "a whole number"
+		rational, isNumber := number(keyword.text)
+		ok, want = keyword.kind == jsonNumber && isNumber && rational.IsInt() && rational.Sign() >= 0, "a whole number"
 	case "minimum", "maximum", "multipleOf":
-		rational, isNumber := number(v.text)
-		ok, want = v.kind == jsonNumber && isNumber, "a number with a moderate exponent"
+		rational, isNumber := number(keyword.text)
+		ok, want = keyword.kind == jsonNumber && isNumber, "a number with a moderate exponent"
 		if ok && key == "multipleOf" {
 			ok, want = rational.Sign() > 0, "a number above 0"
 		}
 	case "exclusiveMinimum", "exclusiveMaximum":
-		_, isNumber := number(v.text)
-		ok, want = (v.kind == jsonNumber && isNumber) || boolean(v), "a number with a moderate exponent"
+		_, isNumber := number(keyword.text)
+		ok, want = (keyword.kind == jsonNumber && isNumber) || boolean(keyword), "a number with a moderate exponent"
 	case "pattern", "format", "$ref":
-		ok, want = text(v), "a text"
+		ok, want = text(keyword), "a text"
 	case "nullable", "uniqueItems":
-		ok, want = boolean(v), "true or false"
+		ok, want = boolean(keyword), "true or false"
 	}
 	if ok {
 		return ""

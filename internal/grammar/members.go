@@ -19,19 +19,19 @@ type member struct {
 
 // object goes through the members in order. What comes next depends on how many
 // there were: at least on whether a comma is due, at most on the exact number.
-func (n *nfa) object(o *object, next int32) int32 {
+func (n *nfa) object(members *object, next int32) int32 {
 	// As many numbers are told apart as matter: 0 and more, or up to the bounds.
-	last := len(o.members)
-	most := max(1, min(last, max(o.min, o.max)))
+	last := len(members.members)
+	most := max(1, min(last, max(members.min, members.max)))
 	heads := make([]int32, most+1) // by number of members so far: what may follow
 	for count := range heads {
-		heads[count] = n.build(o.rest(count), next)
+		heads[count] = n.build(members.rest(count), next)
 	}
-	comma := cat(lit(","), o.space)
+	comma := cat(lit(","), members.space)
 	// Before member i: take it, if there is room, or leave it out, if it is not required.
 	// heads[c] is what may follow c members: first behind all known ones, at last before.
 	for i := last - 1; i >= 0 && n.budget.err == nil; i-- {
-		member := o.members[i]
+		member := members.members[i]
 		taken := make([]int32, most+1) // by number after it
 		for count := 1; count <= most; count++ {
 			taken[count] = n.bytes(member.key, n.build(member.value, heads[count]))
@@ -42,7 +42,7 @@ func (n *nfa) object(o *object, next int32) int32 {
 			if !member.required {
 				before[count] = heads[count]
 			}
-			if o.max >= 0 && count >= o.max {
+			if members.max >= 0 && count >= members.max {
 				continue
 			}
 			take := taken[min(count+1, most)]
@@ -53,7 +53,7 @@ func (n *nfa) object(o *object, next int32) int32 {
 		}
 		heads = before
 	}
-	return n.bytes("{", n.build(o.space, heads[0]))
+	return n.bytes("{", n.build(members.space, heads[0]))
 }
 
 // rest is what may follow count members when all known names are behind: others, the end.

@@ -79,31 +79,31 @@ type countedLoop struct {
 
 // newNFA builds the graph of all rules. Repetitions in count are counted, others copied.
 func newNFA(rules []rule, quoted bool, count map[*expr]bool, b *budget) *nfa {
-	n := &nfa{rules: rules, quoted: quoted, count: count, budget: b, shared: map[string]int32{}, spelled: [2]map[*expr][][]runes.Bytes{{}, {}}}
-	n.states = make([]nstate, len(rules)+2)
-	n.final = int32(len(rules))
-	n.dead = n.final + 1
-	n.states[n.final] = nstate{kind: nFinal}
-	n.states[n.dead] = nstate{kind: nBytes, lo: 1, hi: 0}
-	n.loops = map[int32]countedLoop{}
-	n.weights = make([]int, len(rules))
+	graph := &nfa{rules: rules, quoted: quoted, count: count, budget: b, shared: map[string]int32{}, spelled: [2]map[*expr][][]runes.Bytes{{}, {}}}
+	graph.states = make([]nstate, len(rules)+2)
+	graph.final = int32(len(rules))
+	graph.dead = graph.final + 1
+	graph.states[graph.final] = nstate{kind: nFinal}
+	graph.states[graph.dead] = nstate{kind: nBytes, lo: 1, hi: 0}
+	graph.loops = map[int32]countedLoop{}
+	graph.weights = make([]int, len(rules))
 	heads := map[loopKey]int{}
 	// An entry is a state of its own, since rules built before may lead to it.
-	for i, r := range rules {
-		n.current, n.quoted = i, quoted || r.quoted
+	for i, rule := range rules {
+		graph.current, graph.quoted = i, quoted || rule.quoted
 		// Rules that repeat the same with other bounds share a loop: these begin with the rule.
-		if r.body.op == opLoop {
-			key := loopKey{r.body.sub[0], r.body.sub[1], n.quoted}
+		if rule.body.op == opLoop {
+			key := loopKey{rule.body.sub[0], rule.body.sub[1], graph.quoted}
 			if first, ok := heads[key]; ok {
-				n.states[i] = n.states[first]
+				graph.states[i] = graph.states[first]
 				continue
 			}
 			heads[key] = i
 		}
-		start := n.build(r.body, n.final)
-		n.states[i] = nstate{kind: nSplit, out: start, alt: start}
+		start := graph.build(rule.body, graph.final)
+		graph.states[i] = nstate{kind: nSplit, out: start, alt: start}
 	}
-	return n
+	return graph
 }
 
 // add makes a state and returns its number, dead when the budget is used up.

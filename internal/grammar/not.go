@@ -63,8 +63,7 @@ func (c *compiler) opposite(negated *value) *value {
 		}
 	}
 	ways = slices.DeleteFunc(ways, isFalse)
-	// One way to fail is enough: with fewer of them output is narrower. Another type alone
-	// would not be what is meant.
+	// One way to fail is enough, as in deniable. Another type alone would not be what is meant.
 	if barred != "" && !told {
 		c.fail(unsupported(negated.path(), "the opposite of %s cannot be held to: say what is allowed instead", barred))
 	}
@@ -88,6 +87,7 @@ func (c *compiler) deniable(schema *value, depth int) bool {
 	if depth > maxDenied || c.budget.spend(16) {
 		return false
 	}
+	// One way to fail is enough: with fewer of them output is narrower.
 	ways, barred := 0, false
 	for i, key := range schema.keys {
 		if slices.Contains(annotations, key) || strings.HasPrefix(key, "x-") {

@@ -148,7 +148,7 @@ func (n numeric) overlaps(other numeric) bool {
 
 // expr matches the numbers that n admits, without exponent when it says more than
 // the type. where is for errors.
-func (n numeric) expr(where string, b *budget) (*expr, error) {
+func (n numeric) expr(where string, budget *budget) (*expr, error) {
 	if n.low.value == nil && n.up.value == nil && len(n.multiple) == 0 && len(n.except) == 0 {
 		if n.integer {
 			return anyInteger, nil
@@ -158,7 +158,7 @@ func (n numeric) expr(where string, b *budget) (*expr, error) {
 	zero := new(big.Rat)
 	// A sign and a magnitude: the negative numbers are the positive ones of the range turned
 	// over. Zero is written without a sign.
-	positive, err := n.magnitudes(n.low.tighter(bound{value: zero}, -1), n.up, 1, where, b)
+	positive, err := n.magnitudes(n.low.tighter(bound{value: zero}, -1), n.up, 1, where, budget)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (n numeric) expr(where string, b *budget) (*expr, error) {
 		}
 		return end
 	}
-	negative, err := n.magnitudes(minus(n.up).tighter(bound{zero, true}, -1), minus(n.low), -1, where, b)
+	negative, err := n.magnitudes(minus(n.up).tighter(bound{zero, true}, -1), minus(n.low), -1, where, budget)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (n numeric) expr(where string, b *budget) (*expr, error) {
 
 // magnitudes matches unsigned numbers from low, which is there and not negative, to up; sign
 // is that of the numbers meant.
-func (n numeric) magnitudes(low, up bound, sign int, where string, b *budget) (*expr, error) {
+func (n numeric) magnitudes(low, up bound, sign int, where string, budget *budget) (*expr, error) {
 	if up.value != nil && up.value.Sign() < 0 {
 		return never, nil
 	}
@@ -203,7 +203,7 @@ func (n numeric) magnitudes(low, up bound, sign int, where string, b *budget) (*
 		limits = append(limits, upDigits.below(up.open))
 	}
 	for _, e := range limits {
-		part, err := simple(e, false, b)
+		part, err := simple(e, false, budget)
 		if err == errNoMatch {
 			return never, nil
 		}
@@ -222,17 +222,17 @@ func (n numeric) magnitudes(low, up bound, sign int, where string, b *budget) (*
 	all := parts[0]
 	for _, part := range parts[1:] {
 		var err error
-		if all, err = product(all, part, false, b); err == errNoMatch {
+		if all, err = product(all, part, false, budget); err == errNoMatch {
 			return never, nil
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	return n.leaveOut(all, sign, b)
+	return n.leaveOut(all, sign, budget)
 }
 
 // leaveOut is the magnitudes of all but those of numbers with that sign to be left out.
-func (n numeric) leaveOut(all *automaton, sign int, b *budget) (*expr, error) {
+func (n numeric) leaveOut(all *automaton, sign int, budget *budget) (*expr, error) {
 	var sub []*expr
 	for _, other := range n.except {
 		if (other.Sign() < 0) == (sign < 0) {
@@ -242,9 +242,9 @@ func (n numeric) leaveOut(all *automaton, sign int, b *budget) (*expr, error) {
 	if len(sub) == 0 {
 		return machine(all), nil
 	}
-	out, err := simple(alt(sub...), false, b)
+	out, err := simple(alt(sub...), false, budget)
 	if err == nil {
-		all, err = product(all, out, true, b)
+		all, err = product(all, out, true, budget)
 	}
 	if err == errNoMatch {
 		return never, nil

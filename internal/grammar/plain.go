@@ -42,6 +42,7 @@ func (a *automaton) afterPlain(from int32) (to []int32, ok bool) {
 		return nil, false
 	}
 	at := []int32{from}
+	// Each shape is one that a character's UTF-8 may have: all of them have to lead somewhere.
 	for _, shape := range plainShapes {
 		at = append(at[:0], from)
 		for _, bytes := range shape {
@@ -177,8 +178,8 @@ func (m *masker) loopAt(at int32) plainLoop {
 
 // findLoop is loopAt, made anew.
 func (m *masker) findLoop(at int32) plainLoop {
-	a := m.parser.automaton
-	if here := &a.states[at]; len(here.calls) > 0 || (here.accept && len(a.start) > 1) {
+	automaton := m.parser.automaton
+	if here := &automaton.states[at]; len(here.calls) > 0 || (here.accept && len(automaton.start) > 1) {
 		return plainLoop{}
 	}
 	// Where most characters lead; those of letters are enough to find it.
@@ -190,10 +191,10 @@ func (m *masker) findLoop(at int32) plainLoop {
 		}
 	}
 	out := plainLoop{to: entry >> entryShift, count: counting(entry >> entryCount & entryCounts)}
-	if entry == nowhere || entry&entrySimple == 0 || (entry&entryEnds != 0 && len(a.start) > 1) || out.count&^(countMore|countCheck) != 0 {
+	if entry == nowhere || entry&entrySimple == 0 || (entry&entryEnds != 0 && len(automaton.start) > 1) || out.count&^(countMore|countCheck) != 0 {
 		return plainLoop{}
 	}
-	to := &a.states[out.to]
+	to := &automaton.states[out.to]
 	if out.count&countCheck != 0 && to.high != unlimited {
 		return plainLoop{}
 	}
@@ -204,7 +205,7 @@ func (m *masker) findLoop(at int32) plainLoop {
 			out.groups |= vocab.GroupOf(byte(b))
 		}
 	}
-	if a.wide(at, out) && a.wide(out.to, out) {
+	if automaton.wide(at, out) && automaton.wide(out.to, out) {
 		out.groups |= vocab.GroupOf(0x80)
 	}
 	return out
@@ -217,6 +218,7 @@ func (a *automaton) wide(from int32, loop plainLoop) bool {
 		for i, bytes := range shape {
 			want := counting(0)
 			if i == 0 {
+				// A character is counted with its first byte.
 				want = loop.count & countMore
 			}
 			for _, edge := range a.states[at].edges {

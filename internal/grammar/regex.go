@@ -30,7 +30,7 @@ type pattern struct {
 
 // compilePattern compiles a regular expression in the syntax that ECMA-262, Python and
 // Go share; \d and \w mean ASCII. What takes more than linear time to match is refused.
-func compilePattern(text string, p pattern, b *budget) (*automaton, error) {
+func compilePattern(text string, p pattern, budget *budget) (*automaton, error) {
 	if len(text) > maxPattern && !p.own {
 		return nil, invalid(p.where, "regular expression of %d bytes, at most %d are accepted", len(text), maxPattern)
 	}
@@ -40,16 +40,16 @@ func compilePattern(text string, p pattern, b *budget) (*automaton, error) {
 		return nil, fault
 	}
 	if !p.search {
-		return p.compile(body, b)
+		return p.compile(body, budget)
 	}
-	out, err := p.attempt(search(body), b)
+	out, err := p.attempt(search(body), budget)
 	// A match that may begin anywhere can take states for each set of places where one may
 	// have begun. One that begins the text, or is all of it, is narrower and takes few.
-	if err == errTooLarge && b.err == nil {
-		out, err = p.attempt(search(anchor(body, false)), b)
+	if err == errTooLarge && budget.err == nil {
+		out, err = p.attempt(search(anchor(body, false)), budget)
 	}
-	if err == errTooLarge && b.err == nil {
-		if out, err = p.compile(search(anchor(body, true)), b); err == errNoMatch {
+	if err == errTooLarge && budget.err == nil {
+		if out, err = p.compile(search(anchor(body, true)), budget); err == errNoMatch {
 			err = errTooLarge // of all of the pattern
 		}
 	}
@@ -68,7 +68,7 @@ func (p pattern) attempt(body *expr, b *budget) (*automaton, error) {
 }
 
 // compile compiles what texts must be as a whole.
-func (p pattern) compile(body *expr, b *budget) (*automaton, error) {
+func (p pattern) compile(body *expr, budget *budget) (*automaton, error) {
 	lo, hi := 0, unlimited
 	if p.sized {
 		lo, hi = p.low, p.high
@@ -78,16 +78,16 @@ func (p pattern) compile(body *expr, b *budget) (*automaton, error) {
 			body, lo, hi = loose, low, high
 		}
 	}
-	body, err := p.ahead(body, empty, b)
+	body, err := p.ahead(body, empty, budget)
 	switch {
 	case err != nil:
 		return nil, err
 	case lo > 0 || hi >= 0:
-		return p.counted(body, lo, hi, b)
+		return p.counted(body, lo, hi, budget)
 	case p.count > 0:
-		return countable(body, p.quoted, p.count, b)
+		return countable(body, p.quoted, p.count, budget)
 	}
-	return simple(body, p.quoted, b)
+	return simple(body, p.quoted, budget)
 }
 
 // anchor is e at the beginning of the text, with whole also at its end.

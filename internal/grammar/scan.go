@@ -19,23 +19,23 @@ func grammarRules(rules []rule, text string, gbnf bool) ([]rule, error) {
 	if !utf8.ValidString(text) {
 		return nil, invalid("", "the grammar is not UTF-8")
 	}
-	s := &scanner{text: text, names: map[string]int{}, rules: rules, first: len(rules)}
+	scanner := &scanner{text: text, names: map[string]int{}, rules: rules, first: len(rules)}
 	if gbnf {
-		s.gbnf()
+		scanner.gbnf()
 	} else {
-		s.lark()
+		scanner.lark()
 	}
-	for i, rule := range s.rules[s.first:] {
+	for i, rule := range scanner.rules[scanner.first:] {
 		if rule.body == nil {
-			s.pos = s.used[i]
-			s.fail("rule %s is not defined", rule.name)
+			scanner.pos = scanner.used[i]
+			scanner.fail("rule %s is not defined", rule.name)
 		}
-		s.rules[s.first+i].copied = true
+		scanner.rules[scanner.first+i].copied = true
 	}
-	if s.err != nil {
-		return nil, s.err
+	if scanner.err != nil {
+		return nil, scanner.err
 	}
-	return s.rules, nil
+	return scanner.rules, nil
 }
 
 // A scanner reads grammar text. The first error stays, and nothing is left to read.

@@ -60,7 +60,7 @@ type conjunction struct {
 }
 
 // schemaRules appends the rules of a schema, that of a frame, to rules, its root first.
-func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissions, error) {
+func schemaRules(rules []rule, src Source, budget *budget, frame int) ([]rule, omissions, error) {
 	text := src.Text
 	if src.Kind == Object {
 		text = `{"type":"object"}`
@@ -69,38 +69,38 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissi
 	if err != nil {
 		return nil, omissions{}, err
 	}
-	c := &compiler{budget: b, root: root, frame: frame, names: map[string]int{}, prints: map[*value]int{}, numbers: map[string]int{},
+	compiling := &compiler{budget: budget, root: root, frame: frame, names: map[string]int{}, prints: map[*value]int{}, numbers: map[string]int{},
 		checked: map[*value]bool{}, targets: map[*value]*value{}, complements: map[*value]*value{}, conditions: map[*value][]*value{}, groups: map[*value]*value{}, rings: map[*value]int8{},
 		machines: map[string]*automaton{}, texts: map[string]*expr{}, bounded: map[string]*expr{}, colon: opt(lit(" "))}
-	c.noteResources()
+	compiling.noteResources()
 	start := len(rules)
-	c.rules = append(rules, rule{name: "root", at: root})
+	compiling.rules = append(rules, rule{name: "root", at: root})
 	if src.Space != "" {
-		space, err := compilePattern(src.Space, pattern{where: "whitespace pattern"}, b)
+		space, err := compilePattern(src.Space, pattern{where: "whitespace pattern"}, budget)
 		if err != nil {
 			return nil, omissions{}, err
 		}
-		c.space = machine(space)
-		c.colon = c.space
+		compiling.space = machine(space)
+		compiling.colon = compiling.space
 	} else {
-		indent := c.shared("indent", func() *expr { return repeat(class('\t', '\t', ' ', ' '), 0, 20) })
-		c.space = opt(alt(lit(" "), cat(lit("\n"), indent)))
+		indent := compiling.shared("indent", func() *expr { return repeat(class('\t', '\t', ' ', ' '), 0, 20) })
+		compiling.space = opt(alt(lit(" "), cat(lit("\n"), indent)))
 	}
-	c.spaces = [2]*expr{c.space, c.colon}
-	c.rules[start].body = c.all([]*value{root})
+	compiling.spaces = [2]*expr{compiling.space, compiling.colon}
+	compiling.rules[start].body = compiling.all([]*value{root})
 	// In the order in which they were asked for: rules that belong together are near each
 	// other, and errors come from the outside in.
-	for len(c.pending) > 0 && c.err == nil && b.err == nil {
-		job := c.pending[0]
-		c.pending = c.pending[1:]
-		c.spell(job.within)
-		c.rules[job.rule].body = c.conjunction(job.schemas)
+	for len(compiling.pending) > 0 && compiling.err == nil && budget.err == nil {
+		job := compiling.pending[0]
+		compiling.pending = compiling.pending[1:]
+		compiling.spell(job.within)
+		compiling.rules[job.rule].body = compiling.conjunction(job.schemas)
 	}
-	c.checkUnique()
-	if c.err != nil {
-		return nil, omissions{}, c.err
+	compiling.checkUnique()
+	if compiling.err != nil {
+		return nil, omissions{}, compiling.err
 	}
-	return c.rules, omissions{c.ignored, c.unknown}, b.err
+	return compiling.rules, omissions{compiling.ignored, compiling.unknown}, budget.err
 }
 
 func (c *compiler) fail(err error) {

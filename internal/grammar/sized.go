@@ -30,16 +30,16 @@ func sized(body *expr, low, high int) (loose *expr, lo, hi int) {
 	// take takes the number out of the one repetition of parts that are else of fixed width.
 	take := func(parts []*expr) {
 		fixed, varies := 0, -1
-		for i, e := range parts {
-			width := e.bound()
+		for i, part := range parts {
+			width := part.bound()
 			switch {
-			case e.op == opClass:
+			case part.op == opClass:
 				width = 1
-			case e.op == opLit:
-				width = utf8.RuneCountInString(e.lit)
-			case e.op != opRepeat || e.sub[0].op != opClass || (e.min != e.max && varies >= 0):
+			case part.op == opLit:
+				width = utf8.RuneCountInString(part.lit)
+			case part.op != opRepeat || part.sub[0].op != opClass || (part.min != part.max && varies >= 0):
 				return
-			case e.min != e.max:
+			case part.min != part.max:
 				varies, width = i, 0
 			}
 			fixed += width
@@ -76,17 +76,17 @@ func looksAhead(e *expr) bool { return e.op == opAhead || e.op == opNotAhead }
 func beginsAhead(e *expr) bool { return e.op == opCat && looksAhead(e.sub[0]) }
 
 // counted compiles what is left of a body by sized, with lo to hi characters.
-func (p pattern) counted(loose *expr, lo, hi int, b *budget) (*automaton, error) {
+func (p pattern) counted(loose *expr, lo, hi int, budget *budget) (*automaton, error) {
 	if hi >= 0 && lo > hi {
 		return nil, errNoMatch
 	}
-	chars, err := simple(star(class(anyRune...)), p.quoted, b)
+	chars, err := simple(star(class(anyRune...)), p.quoted, budget)
 	if err != nil {
 		return nil, err
 	}
-	inside, err := simple(loose, p.quoted, b)
+	inside, err := simple(loose, p.quoted, budget)
 	if err != nil {
 		return nil, err
 	}
-	return lengths(inside, chars, lo, hi, true, b)
+	return lengths(inside, chars, lo, hi, true, budget)
 }

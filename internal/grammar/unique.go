@@ -89,7 +89,7 @@ func (c *compiler) countValues(rule, most int) int {
 	rules[0].body = ref(rule)
 	share := &budget{left: c.budget.left / 8, stop: c.budget.stop}
 	whole := share.left
-	a, err := determinize(newNFA(rules, false, nil, share), share)
+	determined, err := determinize(newNFA(rules, false, nil, share), share)
 	c.budget.spend(whole - max(share.left, 0))
 	if err == errNoMatch {
 		return 0
@@ -97,31 +97,31 @@ func (c *compiler) countValues(rule, most int) int {
 	if err != nil {
 		return most
 	}
-	a.findFirst()
-	p := parser{automaton: a, base: &origin{position: -1}}
+	determined.findFirst()
+	parser := parser{automaton: determined, base: &origin{position: -1}}
 	layer := make([]set, 1)
-	p.begin(&layer[0], a.first(p.base))
+	parser.begin(&layer[0], determined.first(parser.base))
 	ended := 0
 	// All beginnings of one length side by side: each leads to a text that no other one has.
 	for len(layer) > 0 && ended+len(layer) < most && !c.budget.spend(len(layer)) {
 		var next []set
 		for i := range layer {
-			may, _ := p.bytes(&layer[i])
+			may, _ := parser.bytes(&layer[i])
 			for b, possible := range may {
 				var to set
-				if !possible || len(next) > most || !p.step(&to, &layer[i], byte(b), anyByte) {
+				if !possible || len(next) > most || !parser.step(&to, &layer[i], byte(b), anyByte) {
 					continue
 				}
 				if to.exit {
 					ended++
 				}
-				if p.open(&to) {
+				if parser.open(&to) {
 					next = append(next, to)
 				}
 			}
 		}
-		c.budget.spend(p.work / 4)
-		layer, p.work = next, 0
+		c.budget.spend(parser.work / 4)
+		layer, parser.work = next, 0
 	}
 	if c.budget.err != nil {
 		return most

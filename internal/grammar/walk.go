@@ -27,6 +27,7 @@ func (m *masker) table(at int32) *[256]int32 {
 	if made := m.tables[at]; made != nil {
 		return made
 	}
+	// All go where there are too many: those in use are made again.
 	if m.tabled++; m.tabled > maxTables {
 		clear(m.tables)
 		m.bytes, m.tabled = m.bytes-1024*maxTables, 1
@@ -82,28 +83,28 @@ func (m *masker) itemAt(at int32) item {
 	return out
 }
 
-// read adds to f the tokens below roots that can be read from the first of sets on, or where
+// read adds to fragment the tokens below roots that can be read from the first of sets on, or where
 // only has it from a state, and the nodes where the rule may end within a token.
-func (m *masker) read(f *fragment, roots []int32) {
+func (m *masker) read(fragment *fragment, roots []int32) {
 	m.marks[1] = m.parser.used
 	// Two looks before anything is read: which bytes may come first, and whether the root
 	// has a child for one of them.
 	may, kids := m.parser.bytes(&m.sets[0])
 	m.parser.work += len(roots) / 8
 	for _, root := range roots {
-		if m.vocab.Nodes[root].Kids&kids != 0 && !m.takeBelow(f, root, 0) { // most words that may end anywhere go on otherwise
-			m.below(f, root, &may)
+		if m.vocab.Nodes[root].Kids&kids != 0 && !m.takeBelow(fragment, root, 0) { // most words that may end anywhere go on otherwise
+			m.below(fragment, root, &may)
 		}
 	}
-	if f.dense != nil || len(f.ids) > 2*m.vocab.Words() {
-		f.makeDense(m.vocab.Words())
+	if fragment.dense != nil || len(fragment.ids) > 2*m.vocab.Words() {
+		fragment.makeDense(m.vocab.Words())
 	}
 }
 
 // below reads the nodes below root. The tree lies in preorder: a node that cannot be read is
 // skipped with all below it. What the path to the parent leaves is still at depth-1, in only
 // or in sets, and origins made for the nodes between are free again.
-func (m *masker) below(f *fragment, root int32, may *[256]bool) {
+func (m *masker) below(fragment *fragment, root int32, may *[256]bool) {
 	nodes := m.vocab.Nodes
 	top, end := nodes[root].Depth, nodes[root].End
 	seen := 0 // nodes; a look into a table is a quarter of a look at an item
@@ -128,12 +129,12 @@ func (m *masker) below(f *fragment, root int32, may *[256]bool) {
 			ends = m.sets[depth].exit
 		}
 		if node.ID >= 0 {
-			f.ids = append(append(f.ids, node.ID), m.vocab.Same[node.ID]...)
+			fragment.ids = append(append(fragment.ids, node.ID), m.vocab.Same[node.ID]...)
 		}
 		if ends && node.End > at+1 {
-			f.exits = append(f.exits, at)
+			fragment.exits = append(fragment.exits, at)
 		}
-		if at++; m.takeBelow(f, at-1, depth) {
+		if at++; m.takeBelow(fragment, at-1, depth) {
 			at = node.End
 		}
 	}
@@ -158,7 +159,7 @@ func (m *masker) step(node *vocab.Node, depth int) bool {
 
 // takeBelow adds all tokens below a node of plain tokens, if none of them can fail behind what is at
 // depth, and reports whether they cannot.
-func (m *masker) takeBelow(f *fragment, at int32, depth int) bool {
+func (m *masker) takeBelow(fragment *fragment, at int32, depth int) bool {
 	height := m.vocab.Nodes[at].Height
 	if height == 0 || height > vocab.MaxPlain {
 		return false
@@ -172,15 +173,15 @@ func (m *masker) takeBelow(f *fragment, at int32, depth int) bool {
 	}
 	from, to := m.vocab.TokensBelow(at)
 	tokens := m.vocab.Order[from:to]
-	if len(f.ids)+len(tokens) > m.vocab.Words() {
-		f.makeDense(m.vocab.Words())
+	if len(fragment.ids)+len(tokens) > m.vocab.Words() {
+		fragment.makeDense(m.vocab.Words())
 	}
-	if f.dense == nil {
-		f.ids = append(f.ids, tokens...)
+	if fragment.dense == nil {
+		fragment.ids = append(fragment.ids, tokens...)
 		return true
 	}
 	for _, id := range tokens {
-		f.dense[id/64] |= 1 << (id % 64)
+		fragment.dense[id/64] |= 1 << (id % 64)
 	}
 	return true
 }
@@ -208,14 +209,14 @@ func (m *masker) anyPlain(at int32) int {
 	if known := m.freedom[at]; known > 0 {
 		return int(known) - 1
 	}
-	a := m.parser.automaton
+	automaton := m.parser.automaton
 	reached := map[int32]bool{at: true}
 	layer := []int32{at} // the states behind so many characters, without those met before
 	chars := 0
 	for ; chars < vocab.MaxPlain && len(layer) > 0 && len(reached) <= maxReached; chars++ {
 		var next []int32
 		for _, from := range layer {
-			to, ok := a.afterPlain(from)
+			to, ok := automaton.afterPlain(from)
 			if !ok {
 				m.freedom[at] = uint8(chars + 1)
 				return chars

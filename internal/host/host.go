@@ -147,7 +147,8 @@ func New(cfg Config, cards ...Card) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	host := &Host{cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	// Names are of all models together: a request must not mean two.
 	known := map[string]bool{}
 	for i, card := range cards {
 		if len(card.Names) == 0 || slices.Contains(card.Names, "") {
@@ -159,12 +160,12 @@ func New(cfg Config, cards ...Card) (*Host, error) {
 			}
 			known[name] = true
 		}
-		h.entries = append(h.entries, &entry{Card: card, first: i < cfg.Resident})
+		host.entries = append(host.entries, &entry{Card: card, first: i < cfg.Resident})
 	}
-	if len(h.entries) == 0 {
+	if len(host.entries) == 0 {
 		return nil, errors.New("host: no model; at least one expected")
 	}
-	return h, nil
+	return host, nil
 }
 
 // alone reports whether there is one model only, for which nobody waits: requests are told that

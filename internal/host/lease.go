@@ -46,40 +46,41 @@ func (h *Host) lend(e *entry) *Lease {
 // not ask for another one: that may wait for the end of the first.
 func (h *Host) Acquire(ctx context.Context, name string, by time.Time, caller board.Caller) (*Lease, error) {
 	h.mu.Lock()
-	e := h.lookup(name)
-	if e == nil {
+	entry := h.lookup(name)
+	if entry == nil {
 		h.mu.Unlock()
 		return nil, ErrNotFound
 	}
 	now := time.Now()
-	if err := h.refusal(e, now); err != nil {
+	if err := h.refusal(entry, now); err != nil {
 		h.mu.Unlock()
 		return nil, err
 	}
-	if h.open(e, now) {
+	if h.open(entry, now) {
 		defer h.mu.Unlock()
-		return h.lend(e), nil
+		return h.lend(entry), nil
 	}
 	if h.line >= h.cfg.Queue {
 		h.mu.Unlock()
 		return nil, ErrQueueFull
 	}
-	w := &waiter{since: now, done: make(chan struct{})}
-	e.waiting = append(e.waiting, w)
+	waiting := &waiter{since: now, done: make(chan struct{})}
+	entry.waiting = append(entry.waiting, waiting)
 	h.line++
+	// The model may be free right now: whoever waits does not go to sleep then.
 	h.settle(now)
 	h.mu.Unlock()
-	defer caller.Wait(e.Names[0]).Drop()
-	return h.wait(ctx, e, w, by)
+	defer caller.Wait(entry.Names[0]).Drop()
+	return h.wait(ctx, entry, waiting, by)
 }
 
 // refusal returns why a request for a model is not taken; nil = it is lent, or waits. h.mu is
 // held.
-func (h *Host) refusal(e *entry, now time.Time) error {
+func (h *Host) refusal(entry *entry, now time.Time) error {
 	switch {
-	case e.withdrawn != nil:
-		return e.withdrawn
-	case h.alone() && e.state == Loaded:
+	case entry.withdrawn != nil:
+		return entry.withdrawn
+	case h.alone() && entry.state == Loaded:
 		return nil // the engine itself says when it drains
 	case h.stopped:
 		return engine.ErrStopped
@@ -87,20 +88,20 @@ func (h *Host) refusal(e *entry, now time.Time) error {
 		return ErrLoading
 	case h.draining:
 		return engine.ErrDraining
-	case e.state == Loaded:
+	case entry.state == Loaded:
 		return nil
 	}
-	return e.refusal(now)
+	return entry.refusal(now)
 }
 
 // wait waits in line.
-func (h *Host) wait(ctx context.Context, e *entry, w *waiter, by time.Time) (*Lease, error) {
+func (h *Host) wait(ctx context.Context, entry *entry, waiting *waiter, by time.Time) (*Lease, error) {
 	late := time.NewTimer(time.Until(by))
 	defer late.Stop()
 	var err error
 	select {
-	case <-w.done:
-		return w.lease, w.err
+	case <-waiting.done:
+		return waiting.lease, waiting.err
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-late.C:
@@ -108,11 +109,11 @@ func (h *Host) wait(ctx context.Context, e *entry, w *waiter, by time.Time) (*Le
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	i := slices.Index(e.waiting, w)
+	i := slices.Index(entry.waiting, waiting)
 	if i < 0 { // it was served at this moment
-		return w.lease, w.err
+		return waiting.lease, waiting.err
 	}
-	e.waiting = slices.Delete(e.waiting, i, i+1)
+	entry.waiting = slices.Delete(entry.waiting, i, i+1)
 	h.line--
 	h.settle(time.Now()) // a model that was to make room may go on
 	return nil, err

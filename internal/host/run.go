@@ -24,18 +24,19 @@ func (h *Host) Run(ctx context.Context, load Load) error {
 	}
 	for ctx.Err() == nil {
 		h.mu.Lock()
-		s := h.next(time.Now())
+		step := h.next(time.Now())
 		fatal := h.fatal
 		h.mu.Unlock()
 		switch {
-		case s.done:
+		case step.done:
 			return fatal
-		case s.unload != nil:
-			h.makeRoom(ctx, s.unload, s.load)
-		case s.load != nil:
-			h.bring(ctx, s.load, load)
+		case step.unload != nil:
+			h.makeRoom(ctx, step.unload, step.load)
+		case step.load != nil:
+			h.bring(ctx, step.load, load)
+		// Nothing is loaded any more; engines end with ctx, and may still say why.
 		default:
-			h.rest(ctx, s.at)
+			h.rest(ctx, step.at)
 		}
 	}
 	cancel()
@@ -60,21 +61,21 @@ func (h *Host) checkAll(ctx context.Context) error {
 }
 
 // check looks at a model without its weights, unless that was done since it is waited for.
-func (h *Host) check(ctx context.Context, e *entry) error {
+func (h *Host) check(ctx context.Context, entry *entry) error {
 	now := time.Now()
 	h.mu.Lock()
-	known := len(e.waiting) > 0 && e.waiting[0].since.Before(e.checked)
+	known := len(entry.waiting) > 0 && entry.waiting[0].since.Before(entry.checked)
 	h.mu.Unlock()
 	if h.cfg.Check == nil || known {
 		return nil
 	}
-	maxLen, err := h.cfg.Check(ctx, &e.Card)
+	maxLen, err := h.cfg.Check(ctx, &entry.Card)
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e.MaxLen, e.checked = maxLen, now
+	entry.MaxLen, entry.checked = maxLen, now
 	return nil
 }
 
@@ -137,39 +138,41 @@ func (h *Host) forget(model *Model) {
 }
 
 // bring loads a model and runs its engine.
-func (h *Host) bring(ctx context.Context, e *entry, load Load) {
+func (h *Host) bring(ctx context.Context, entry *entry, load Load) {
 	began := time.Now()
 	h.mu.Lock()
-	e.state = Loading
+	entry.state = Loading
 	h.mu.Unlock()
-	model, err := load(ctx, &e.Card)
+	model, err := load(ctx, &entry.Card)
 	if err == nil {
-		model.Name = e.Names[0]
-		err = h.start(ctx, e, model, began)
+		model.Name = entry.Names[0]
+		err = h.start(ctx, entry, model, began)
 	}
 	if err != nil {
-		h.failed(ctx, e, err)
+		h.failed(ctx, entry, err)
 	}
 }
 
 // start runs the engine of a model whose loading began at that time, and has the model lent once
 // a token has gone through it.
-func (h *Host) start(ctx context.Context, e *entry, model *Model, began time.Time) error {
+func (h *Host) start(ctx context.Context, entry *entry, model *Model, began time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ran, ended := make(chan struct{}), error(nil)
 	h.engines.Go(func() {
 		defer cancel()
 		ended = model.Engine.Run(ctx)
 		close(ran)
-		h.ended(ctx, e, model, ended)
+		h.ended(ctx, entry, model, ended)
 	})
 	err := model.Engine.Probe(ctx)
 	if err != nil {
 		err = fmt.Errorf("warming up: %w", err)
-	} else if e.fingerprint != "" && e.fingerprint != model.Fingerprint {
+		// Files may change while a model is out of memory: clients must not get another one under
+		// its name.
+	} else if entry.fingerprint != "" && entry.fingerprint != model.Fingerprint {
 		err = &WithdrawnError{"its files are no longer those that were served before; put the right ones in their place, and start the server anew"}
 	}
-	if err == nil && h.enter(e, model, ran, began) {
+	if err == nil && h.enter(entry, model, ran, began) {
 		return nil
 	}
 	cancel()
@@ -179,7 +182,7 @@ func (h *Host) start(ctx context.Context, e *entry, model *Model, began time.Tim
 }
 
 // enter has a model lent, unless its engine has ended already.
-func (h *Host) enter(e *entry, model *Model, ran chan struct{}, began time.Time) bool {
+func (h *Host) enter(entry *entry, model *Model, ran chan struct{}, began time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
@@ -188,37 +191,37 @@ func (h *Host) enter(e *entry, model *Model, ran chan struct{}, began time.Time)
 	default:
 	}
 	now := time.Now()
-	e.state, e.model, e.ran, e.first, e.fingerprint = Loaded, model, ran, false, model.Fingerprint
-	e.since, e.took, e.used = now, now.Sub(began), now
-	e.MaxLen, e.facts = model.Engine.Capacity(), model.Facts
-	e.show(model.Format)
+	entry.state, entry.model, entry.ran, entry.first, entry.fingerprint = Loaded, model, ran, false, model.Fingerprint
+	entry.since, entry.took, entry.used = now, now.Sub(began), now
+	entry.MaxLen, entry.facts = model.Engine.Capacity(), model.Facts
+	entry.show(model.Format)
 	h.settle(now)
 	return true
 }
 
 // ended notes that the engine of a model has ended, of which requests may still have a lease.
-func (h *Host) ended(ctx context.Context, e *entry, model *Model, err error) {
+func (h *Host) ended(ctx context.Context, entry *entry, model *Model, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e.model != model {
+	if entry.model != model {
 		return // it was not lent yet
 	}
-	byItself := e.state == Loaded
-	e.state = Leaving
+	byItself := entry.state == Loaded
+	entry.state = Leaving
 	defer h.tell()
 	switch {
-	case err != nil && h.withdraw(e, err):
+	case err != nil && h.withdraw(entry, err):
 	case h.alone():
 		h.fatal, h.stopped = err, true
 	case byItself && !h.stopped && ctx.Err() == nil:
-		h.failedNow(e, errors.Join(errors.New("its engine has ended"), err))
+		h.failedNow(entry, errors.Join(errors.New("its engine has ended"), err))
 	case err != nil:
 		h.cfg.Log.Warn("the engine of a model that made room ended with an error", "model", model.Name, "error", err)
 	}
 }
 
 // withdraw takes a model back for good if that is what err means; h.mu is held.
-func (h *Host) withdraw(e *entry, err error) bool {
+func (h *Host) withdraw(entry *entry, err error) bool {
 	why, ok := errors.AsType[*WithdrawnError](err)
 	if !ok {
 		if h.cfg.Final == nil {
@@ -230,26 +233,26 @@ func (h *Host) withdraw(e *entry, err error) bool {
 		}
 		why = &WithdrawnError{problem}
 	}
-	e.withdrawn = why
-	h.refuse(e, why)
-	h.cfg.Log.Error("the model was unloaded, and is not served any more: start the server anew", "model", e.Names[0], "error", err)
+	entry.withdrawn = why
+	h.refuse(entry, why)
+	h.cfg.Log.Error("the model was unloaded, and is not served any more: start the server anew", "model", entry.Names[0], "error", err)
 	return true
 }
 
 // failed notes that a model could not be loaded, unless the host ends.
-func (h *Host) failed(ctx context.Context, e *entry, err error) {
+func (h *Host) failed(ctx context.Context, entry *entry, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e.state == Loading {
-		e.state = Unloaded
+	if entry.state == Loading {
+		entry.state = Unloaded
 	}
-	e.first = false
+	entry.first = false
 	switch {
 	case h.alone():
 		h.fatal = err
-	case ctx.Err() != nil || h.withdraw(e, err):
+	case ctx.Err() != nil || h.withdraw(entry, err):
 	default:
-		h.failedNow(e, err)
+		h.failedNow(entry, err)
 	}
 	h.settle(time.Now())
 }

@@ -29,6 +29,7 @@ type step struct {
 
 // next decides what Run does next.
 func (h *Host) next(now time.Time) step {
+	// Whoever was told to leave goes first: room for others depends on it.
 	for _, e := range h.entries {
 		if e.state == Leaving && e.leases == 0 {
 			return step{unload: e}
@@ -47,6 +48,7 @@ func (h *Host) next(now time.Time) step {
 	if h.inMemory() < h.cfg.Resident {
 		return step{load: want}
 	}
+	// Without one that is idle Run sleeps until the first may go, or until somebody lets go.
 	idle, at := h.idle(now)
 	if idle == nil {
 		return step{at: at}
@@ -82,26 +84,26 @@ func (h *Host) wanted() (want *entry) {
 // idle returns the model that can make room at once, or when the first of those that nobody holds
 // can; zero = none is.
 func (h *Host) idle(now time.Time) (idle *entry, at time.Time) {
-	for _, e := range h.entries {
-		if e.state != Loaded || e.leases > 0 {
+	for _, model := range h.entries {
+		if model.state != Loaded || model.leases > 0 {
 			continue
 		}
-		if may := e.mayGo(h.cfg.Turn); now.Before(may) {
+		if may := model.mayGo(h.cfg.Turn); now.Before(may) {
 			if at.IsZero() || may.Before(at) {
 				at = may
 			}
 			continue
 		}
-		if idle == nil || e.used.Before(idle.used) {
-			idle = e
+		if idle == nil || model.used.Before(idle.used) {
+			idle = model
 		}
 	}
 	return idle, at
 }
 
 // open reports whether a model takes requests.
-func (h *Host) open(e *entry, now time.Time) bool {
-	if e.state != Loaded {
+func (h *Host) open(entry *entry, now time.Time) bool {
+	if entry.state != Loaded {
 		return false
 	}
 	want := h.wanted()
@@ -109,13 +111,13 @@ func (h *Host) open(e *entry, now time.Time) bool {
 		return true
 	}
 	for _, other := range h.entries { // the one that has been in memory longest has to go
-		if other.state == Loaded && other.since.Before(e.since) {
+		if other.state == Loaded && other.since.Before(entry.since) {
 			return true
 		}
 	}
 	began := want.waiting[0].since
-	if began.Before(e.since) {
-		began = e.since
+	if began.Before(entry.since) {
+		began = entry.since
 	}
 	return now.Before(began.Add(h.cfg.Turn))
 }
@@ -123,16 +125,16 @@ func (h *Host) open(e *entry, now time.Time) bool {
 // settle gives leases to those who wait for a model that takes requests. It is called after
 // each change that may open one.
 func (h *Host) settle(now time.Time) {
-	for _, e := range h.entries {
-		if len(e.waiting) == 0 || !h.open(e, now) {
+	for _, model := range h.entries {
+		if len(model.waiting) == 0 || !h.open(model, now) {
 			continue
 		}
-		for _, w := range e.waiting {
-			w.lease = h.lend(e)
+		for _, w := range model.waiting {
+			w.lease = h.lend(model)
 			close(w.done)
 		}
-		h.line -= len(e.waiting)
-		e.waiting = nil
+		h.line -= len(model.waiting)
+		model.waiting = nil
 	}
 	h.tell()
 }

@@ -46,20 +46,24 @@ func PullData(ctx context.Context, cfg Config, name Name, files []string) (paths
 	}
 	root, err := os.OpenRoot(cfg.Cache)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w, and its cache cannot be read: %w", name, ErrOffline, err)
+		return nil, "", fmt.Errorf("%s: %w, and the cache cannot be read: %w; %s", name, ErrOffline, err, online)
 	}
 	defer root.Close()
 	commit = name.revision()
+	// A branch or tag is a file with the commit it stood for when it was fetched last.
 	if ref, err := root.ReadFile(path.Join(name.folder(), "refs", commit)); err == nil {
 		commit = strings.TrimSpace(string(ref))
 	}
 	for _, file := range files {
 		if _, err := fs.Stat(root.FS(), path.Join(name.folder(), "snapshots", commit, file)); err != nil || !commitID.MatchString(commit) {
-			return nil, "", fmt.Errorf("%s: %w, and %s is not in the cache %s", name, ErrOffline, file, cfg.Cache)
+			return nil, "", fmt.Errorf("%s: %w, and %s is not in the cache %s; %s", name, ErrOffline, file, cfg.Cache, online)
 		}
 	}
 	return below(filepath.Join(cfg.Cache, name.folder(), "snapshots", commit), files), commit, nil
 }
+
+// online is what to do about a file that offline mode does not find.
+const online = "unset HF_HUB_OFFLINE to fetch it, or name a file that is here by its path"
 
 // below are the paths of files in a folder.
 func below(folder string, files []string) (paths []string) {

@@ -75,9 +75,14 @@ func TestPullData(t *testing.T) {
 	}
 	offline := cfg
 	offline.Offline = true
-	if _, _, err := PullData(t.Context(), offline, name, []string{"a/x.csv"}); !errors.Is(err, ErrOffline) {
+	if _, _, err := PullData(t.Context(), offline, name, []string{"a/x.csv"}); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "a/x.csv is not in the cache "+cfg.Cache+"; unset HF_HUB_OFFLINE to fetch it, or name a file") {
 		t.Errorf("nothing there, offline: %v", err)
 	}
+	offline.Cache = filepath.Join(cfg.Cache, "none")
+	if _, _, err := PullData(t.Context(), offline, name, []string{"a/x.csv"}); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "; unset HF_HUB_OFFLINE") {
+		t.Errorf("no cache, offline: %v", err)
+	}
+	offline.Cache = cfg.Cache
 	for _, cfg := range []Config{cfg, offline} {
 		paths, commit, err := PullData(context.Background(), cfg, name, []string{"a/x.csv"})
 		if err != nil || commit != commitA || len(paths) != 1 {

@@ -32,21 +32,21 @@ type transfer struct {
 	mixed bool   // bytes of more than one answer, or of an earlier run
 }
 
-// fetch brings r into its blob: it continues an incomplete one, and gives the
+// fetch brings a file into its blob: it continues an incomplete one, and gives the
 // blob its name only when size and digest are right.
-func (p *pull) fetch(ctx context.Context, r *remote) error {
-	temp := p.blob(r) + ".incomplete"
+func (p *pull) fetch(ctx context.Context, file *remote) error {
+	temp := p.blob(file) + ".incomplete"
 	part, err := p.root.OpenFile(temp, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
 	defer part.Close()
-	coming := &transfer{pull: p, file: r, part: part, hash: r.newHash()}
+	coming := &transfer{pull: p, file: file, part: part, hash: file.newHash()}
 	if err := coming.resume(ctx); err != nil {
 		return err
 	}
 	err = coming.run(ctx)
-	if sum := hex.EncodeToString(coming.hash.Sum(nil)); err == nil && sum != r.Blob && coming.mixed {
+	if sum := hex.EncodeToString(coming.hash.Sum(nil)); err == nil && sum != file.Blob && coming.mixed {
 		// The bytes of an earlier run may have been of something else.
 		if err = coming.restart(); err == nil {
 			coming.most = 0
@@ -56,11 +56,11 @@ func (p *pull) fetch(ctx context.Context, r *remote) error {
 	if err != nil {
 		return err
 	}
-	if sum := hex.EncodeToString(coming.hash.Sum(nil)); sum != r.Blob {
+	if sum := hex.EncodeToString(coming.hash.Sum(nil)); sum != file.Blob {
 		p.advance(-coming.size)
 		part.Close()
 		p.root.Remove(temp)
-		return fmt.Errorf("digest is %s, expected %s: the copy was removed; the endpoint or a proxy sent other content", sum, r.Blob)
+		return fmt.Errorf("digest is %s, expected %s: the copy was removed; the endpoint or a proxy sent other content", sum, file.Blob)
 	}
 	if err := part.Sync(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (p *pull) fetch(ctx context.Context, r *remote) error {
 	if err := part.Close(); err != nil {
 		return err
 	}
-	return p.root.Rename(temp, p.blob(r))
+	return p.root.Rename(temp, p.blob(file))
 }
 
 // newHash returns the hash whose sum is r.Blob: SHA-256 of the content for large

@@ -282,40 +282,40 @@ func (p *pull) complete(name string, r *remote) bool {
 	return err == nil && st.Mode().IsRegular() && st.Size() == r.Size
 }
 
-// file makes r present in the snapshot.
-func (p *pull) file(ctx context.Context, r *remote) error {
-	unlock, err := p.lock(ctx, p.lockFile(r))
+// file makes a file present in the snapshot.
+func (p *pull) file(ctx context.Context, file *remote) error {
+	unlock, err := p.lock(ctx, p.lockFile(file))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	name := path.Join(p.snapshot(), r.Path)
+	name := path.Join(p.snapshot(), file.Path)
 	if p.force { // what is here stays until the new file is
-		if err := p.root.Remove(p.blob(r) + ".incomplete"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := p.root.Remove(p.blob(file) + ".incomplete"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if p.force || !p.complete(p.blob(r), r) {
-		if st, err := p.root.Lstat(name); !p.force && err == nil && st.Mode().IsRegular() && st.Size() == r.Size {
-			p.advance(r.Size) // moved here because the file system has no links
+	if p.force || !p.complete(p.blob(file), file) {
+		if st, err := p.root.Lstat(name); !p.force && err == nil && st.Mode().IsRegular() && st.Size() == file.Size {
+			p.advance(file.Size) // moved here because the file system has no links
 			return nil
 		}
-		if err := p.fetch(ctx, r); err != nil {
+		if err := p.fetch(ctx, file); err != nil {
 			return err
 		}
 	} else {
-		p.advance(r.Size)
+		p.advance(file.Size)
 	}
-	return p.link(name, r)
+	return p.link(name, file)
 }
 
-// link makes name stand for the blob of r: a relative symbolic link as the
+// link makes name stand for the blob of a file: a relative symbolic link as the
 // reference client makes it, where there are none a hard link, else the file itself.
-func (p *pull) link(name string, r *remote) error {
+func (p *pull) link(name string, file *remote) error {
 	if err := p.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
-	target, err := filepath.Rel(filepath.FromSlash(path.Dir(name)), filepath.FromSlash(p.blob(r)))
+	target, err := filepath.Rel(filepath.FromSlash(path.Dir(name)), filepath.FromSlash(p.blob(file)))
 	if err != nil {
 		return err
 	}
@@ -326,10 +326,10 @@ func (p *pull) link(name string, r *remote) error {
 	if err := p.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if p.cfg.symlink(p.root, target, name) == nil || p.root.Link(p.blob(r), name) == nil {
+	if p.cfg.symlink(p.root, target, name) == nil || p.root.Link(p.blob(file), name) == nil {
 		return nil
 	}
-	return p.root.Rename(p.blob(r), name)
+	return p.root.Rename(p.blob(file), name)
 }
 
 // lock takes the file's lock, the one the reference client takes, and waits while

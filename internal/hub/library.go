@@ -62,14 +62,14 @@ func meant(text string) string {
 	bare := strings.ToLower(text)
 	if InLibrary(bare) {
 		name, tag, _ := strings.Cut(bare, ":")
-		for _, m := range library {
-			if m.name != name {
+		for _, model := range library {
+			if model.name != name {
 				continue
 			}
 			size, _, _ := strings.Cut(tag, "-") // behind it is how the weights are quantised
-			repo := m.repos[m.usual]
-			if m.repos[size] != "" {
-				repo = m.repos[size]
+			repo := model.repos[model.usual]
+			if model.repos[size] != "" {
+				repo = model.repos[size]
 			}
 			return fmt.Sprintf("; %s of Ollama's library is %s here: ossian pull %s", text, repo, repo)
 		}
@@ -77,7 +77,7 @@ func meant(text string) string {
 	}
 	// Addresses of the hub, and a quantisation in place of a file.
 	rest := text
-	for _, prefix := range []string{"https://", "http://", "hf://", "hf.co/", "huggingface.co/"} {
+	for _, prefix := range []string{"https://", "http://", "hf://", "hf:", "hf.co/", "huggingface.co/"} {
 		rest = strings.TrimPrefix(rest, prefix)
 	}
 	repo, kind, tagged := strings.Cut(strings.TrimSuffix(rest, "/"), ":")

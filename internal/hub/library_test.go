@@ -31,6 +31,7 @@ func TestMeant(t *testing.T) {
 		"https://huggingface.co/a/b":  "; write a/b",
 		"https://huggingface.co/a/b/": "; write a/b",
 		"hf.co/a/b":                   "; write a/b",
+		"hf:a/b":                      "; write a/b",
 		"hello":                       "", "a/b": "", "": "", "a:b": "", "https://example.com/x/y/z": "",
 	} {
 		if got := meant(text); (want == "") != (got == "") || !strings.Contains(got, want) {

@@ -57,6 +57,7 @@ func parseName(text string) (Name, error) {
 	if tagged && (!quantTag.MatchString(quant) || !strings.ContainsAny(quant, "0123456789")) {
 		return Name{}, fmt.Errorf("%.100q is not a quantisation such as Q8_0", quant)
 	}
+	// The hub's own rules for names: what breaks them would be asked for in vain.
 	for _, part := range parts[:2] {
 		if len(part) > 96 || !segment.MatchString(part) || strings.Contains(part, "--") || strings.Contains(part, "..") ||
 			strings.HasSuffix(part, ".git") || strings.HasSuffix(part, ".") || strings.HasSuffix(part, "-") {

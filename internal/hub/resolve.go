@@ -230,14 +230,14 @@ func whole(root *os.Root, snapshot string) bool {
 		return false
 	}
 	sets, sound := map[string]int{}, true
-	err = fs.WalkDir(root.FS(), snapshot, func(p string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), snapshot, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		if info, err := root.Stat(p); err != nil || !info.Mode().IsRegular() {
+		if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() {
 			sound = false
 		}
-		if set := setMember.FindStringSubmatch(p); set != nil {
+		if set := setMember.FindStringSubmatch(name); set != nil {
 			sets[set[1]+"."+set[3]+" of "+set[2]]++
 		}
 		return nil
@@ -280,6 +280,7 @@ func indexed(root *os.Root, snapshot string) bool {
 		if !validPath(name) {
 			return false
 		}
+		// Weights in several files are named once for each of their tensors.
 		if _, err := root.Stat(path.Join(snapshot, name)); err != nil {
 			return false
 		}

@@ -347,14 +347,14 @@ func (st *state) arguments(call *callExpr) (passed args) {
 
 func (e *callExpr) eval(st *state) Value {
 	// Calling a method needs no bound method value.
-	if m, ok := e.fn.(*attrExpr); ok {
-		obj := st.eval(m.obj)
+	if attribute, ok := e.fn.(*attrExpr); ok {
+		obj := st.eval(attribute.obj)
 		if s, ok := obj.(string); ok {
-			if method, ok := stringMethods[m.name]; ok {
-				return st.callString(method, s, m.name, st.arguments(e))
+			if method, ok := stringMethods[attribute.name]; ok {
+				return st.callString(method, s, attribute.name, st.arguments(e))
 			}
 		}
-		fn := st.attr(obj, m.name)
+		fn := st.attr(obj, attribute.name)
 		return st.callValue(fn, st.arguments(e))
 	}
 	fn := st.eval(e.fn)

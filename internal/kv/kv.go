@@ -76,16 +76,16 @@ type Group struct {
 // New returns a manager for pools of that many blocks, each of blockSize tokens.
 // Without cache no prefix is ever found.
 func New(blockSize int, groups []runner.Group, cache bool) *Manager {
-	m := &Manager{blockSize: blockSize, cache: cache}
+	manager := &Manager{blockSize: blockSize, cache: cache}
 	for _, group := range groups {
-		m.pools = append(m.pools, newPool(group))
+		manager.pools = append(manager.pools, newPool(group))
 	}
 	// A group without a window: its tables hold all blocks from the first on, so
 	// that a block outlives what follows it. With windows everywhere any group
 	// will do, and long prefixes are lost sooner.
-	m.anchor = max(slices.IndexFunc(groups, func(group runner.Group) bool { return group.Window == 0 }), 0)
-	m.index = newIndex(blockSize, groups, m.anchor)
-	return m
+	manager.anchor = max(slices.IndexFunc(groups, func(group runner.Group) bool { return group.Window == 0 }), 0)
+	manager.index = newIndex(blockSize, groups, manager.anchor)
+	return manager
 }
 
 // Share makes the groups, each with a pool of total blocks, draw on one memory: together they
@@ -173,15 +173,15 @@ func (m *Manager) Fits(table *Table, all, keep int) int {
 	if m.shared > 0 {
 		return m.fitsShared(table, all, keep)
 	}
-	n := all
+	fits := all
 	for group := range m.pools {
 		room := (len(table.Blocks[group]) + max(m.pools[group].free-keep, 0)) * m.blockSize
 		if m.pools[group].window == 0 && room < all {
 			return 0
 		}
-		n = min(n, room)
+		fits = min(fits, room)
 	}
-	return n
+	return fits
 }
 
 // fitsShared is Fits where the groups share a memory: those without a window take what they
@@ -442,6 +442,7 @@ func (m *Manager) makeRoom() {
 // forget takes the content of a block out of the index. Without its block in the anchor
 // group a node is gone, and so is the content in the others.
 func (m *Manager) forget(group int, id int32) {
+	// none: nobody can find the block, so nothing has to be taken back.
 	number := m.pools[group].blocks[id].node
 	if number == none {
 		return
@@ -488,14 +489,15 @@ type block struct {
 const none int32 = -1
 
 func newPool(group runner.Group) pool {
-	p := pool{window: group.Window, blocks: make([]block, group.Blocks+2)}
-	p.blocks[p.sentinel()] = block{prev: p.boundary(), next: p.boundary(), node: none}
-	p.blocks[p.boundary()] = block{prev: p.sentinel(), next: p.sentinel(), node: none}
-	for id := range p.sentinel() {
-		p.blocks[id].node = none
-		p.link(id, p.blocks[p.boundary()].prev)
+	made := pool{window: group.Window, blocks: make([]block, group.Blocks+2)}
+	made.blocks[made.sentinel()] = block{prev: made.boundary(), next: made.boundary(), node: none}
+	made.blocks[made.boundary()] = block{prev: made.sentinel(), next: made.sentinel(), node: none}
+	// All blocks are free, in their order, between the two ends of the list.
+	for id := range made.sentinel() {
+		made.blocks[id].node = none
+		made.link(id, made.blocks[made.boundary()].prev)
 	}
-	return p
+	return made
 }
 
 func (p *pool) size() int       { return len(p.blocks) - 2 }

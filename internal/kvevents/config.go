@@ -90,6 +90,7 @@ func (c *Config) Of(model string, number, models int) (Config, error) {
 	if len(own.Topic) > mostTopic {
 		return own, fmt.Errorf("--kv-events-config: topic of %d bytes: at most %d expected", len(own.Topic), mostTopic)
 	}
+	// The first model keeps the addresses as they are.
 	for _, text := range []*string{&own.Endpoint, &own.ReplayEndpoint} {
 		if *text == "" || number == 0 {
 			continue
@@ -124,6 +125,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("%s %d: 1 to %d expected", name, value, mostKept)
 		}
 	}
+	// Endpoints are parsed here for their errors alone; they are opened later.
 	if _, err := parseEndpoint(c.Endpoint); err != nil {
 		return fmt.Errorf("endpoint: %w", err)
 	}

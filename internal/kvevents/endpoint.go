@@ -27,6 +27,7 @@ func parseEndpoint(text string) (endpoint, error) {
 		if err != nil || port == "" {
 			return endpoint{}, fmt.Errorf("%q: tcp://HOST:PORT expected, with * for all of this machine's addresses", text)
 		}
+		// Go's spelling of all addresses is an empty host.
 		if host == "*" {
 			host = ""
 		}

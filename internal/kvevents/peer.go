@@ -66,8 +66,8 @@ func (p *peer) Read(to []byte) (int, error) {
 	if err := p.out.Flush(); err != nil {
 		return 0, err
 	}
-	n, err := p.Conn.Read(to)
-	for i := range n {
+	count, err := p.Conn.Read(to)
+	for i := range count {
 		// Of the only frame the flags come first, then one byte of length, or eight, of which the
 		// last two are enough.
 		at := p.read - greetingBytes
@@ -78,7 +78,7 @@ func (p *peer) Read(to []byte) (int, error) {
 			p.longFrame = to[i]&longBit != 0
 		}
 	}
-	return n, err
+	return count, err
 }
 
 // Write implements net.Conn: what is written is sent with flush, or before the next Read of the
@@ -111,6 +111,7 @@ func (p *peer) receive() (frames [][]byte, command bool, err error) {
 			}
 			size = binary.BigEndian.Uint64(head[1:])
 		}
+		// Sizes come from the other side: what all frames of a message hold together has a bound.
 		if size > uint64(mostInbound-total) {
 			return nil, false, errTooLong
 		}

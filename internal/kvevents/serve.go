@@ -113,6 +113,8 @@ func (p *Publisher) serveSubscriber(to *peer) {
 	var number [8]byte
 	for at := p.journal.next(); p.journal.wait(at, heard.hasLeft); {
 		from := at
+		// The journal may have dropped what a slow subscriber has not had: it goes on with the
+		// newest that it may still get.
 		if behind, most := p.journal.next()-at, uint64(p.cfg.mostBehind()); behind > most {
 			from = at + behind - most
 		}

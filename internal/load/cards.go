@@ -116,6 +116,8 @@ func (o *Options) onCard(cfg *cuda.Config) error {
 	default:
 		return fmt.Errorf("--kv-cache-dtype %q: a card keeps keys and values as auto (bf16), bf16 or fp8 (E4M3)", o.KV)
 	}
+	// What processors can and a card cannot is refused, and not ignored: it would change results
+	// unseen.
 	if o.Exact {
 		return errors.New("--exact is of processors: a card computes in bf16; leave it out, or take --device cpu")
 	}
@@ -190,6 +192,31 @@ func (g *gpu) cost(checkpoint *ckpt.Model) plan.Cost {
 		need, err := cuda.Footprint(checkpoint.Spec, lim, g.cfg, checkpoint.Params)
 		return plan.Footprint{Card: g.card.Name, Weights: need.Weights, KV: need.KV, Activations: need.Activations, Runtime: plan.RuntimeBytes(checkpoint.Spec)}, err
 	}
+}
+
+// headCost is Device.headCost on the card.
+func (g *gpu) headCost(spec *model.HeadSpec, params map[string]tensor.Tensor, own, of model.Limits) (plan.Footprint, error) {
+	need, err := cuda.Counted(&spec.Spec, own, g.cfg, func(device *cuda.Device) error {
+		_, err := model.NewHead(spec, params, device, own)
+		for range spec.Features() { // what it reads of the target lies there
+			if err == nil {
+				_, err = device.Alloc(of.MaxTokens, spec.Target)
+			}
+		}
+		return err
+	})
+	return plan.Footprint{Weights: need.Weights, KV: need.KV, Activations: need.Activations}, err
+}
+
+// beside is Device.beside on the card.
+func (g *gpu) beside(of model.Device, spec *model.Spec, lim model.Limits) (model.Joiner, error) {
+	target, ok := of.(*cuda.Device)
+	if !ok {
+		return nil, fmt.Errorf("what is guessed for does not compute on %s", g.kind())
+	}
+	cfg := g.cfg
+	cfg.Beside = target
+	return cuda.New(spec, lim, cfg)
 }
 
 // line is what is told of the card to people.

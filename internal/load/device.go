@@ -39,6 +39,7 @@ func (o *Options) device(checkpoint *ckpt.Model, note func(string)) (Device, err
 		played, err := parseSimulated(o.Device)
 		return Device{simulated: played}, err
 	}
+	// A card that is named has to be there and to fit; --device auto asks for one and does without.
 	if ordinal, is, err := namesCard(name); is {
 		if err != nil {
 			return Device{}, err
@@ -114,15 +115,6 @@ func (o *Options) processors() (Device, error) {
 		return Device{}, fmt.Errorf("--kv-cache-dtype %q: auto, bf16, f32 or fp8 expected", o.KV)
 	}
 	return Device{cfg: cfg}, nil
-}
-
-// Lookahead returns how many guesses the rows of steps may carry where so many are asked for: on
-// cards none.
-func (d Device) Lookahead(asked int) int {
-	if d.gpu != nil {
-		return 0
-	}
-	return asked
 }
 
 // Planned returns a device of which nothing is asked but what it would take and do.
@@ -336,7 +328,7 @@ func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Lim
 			dev.Close()
 		}
 	}()
-	r, err := model.NewDecoder(checkpoint.Spec, checkpoint.Params, dev, lim, func(_ string, bytes int64) error {
+	decoder, err := model.NewDecoder(checkpoint.Spec, checkpoint.Params, dev, lim, func(_ string, bytes int64) error {
 		add(bytes)
 		return ctx.Err()
 	})
@@ -346,7 +338,39 @@ func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Lim
 	choice := dev.Choose(ctx)
 	runtime.GOMAXPROCS(choice.Threads + 2)
 	open = true
-	return r, Choice{Choice: choice, without: d.without}, nil
+	return decoder, Choice{Choice: choice, without: d.without}, nil
+}
+
+// headCost returns what a head takes of the device with limits, its own, beside a target with those of
+// its own.
+func (d Device) headCost(spec *model.HeadSpec, params map[string]tensor.Tensor, own, of model.Limits) (plan.Footprint, error) {
+	if d.gpu != nil {
+		return d.gpu.headCost(spec, params, own, of)
+	}
+	need, err := cpu.Counted(&spec.Spec, own, d.cfg, func(device *cpu.Device) error {
+		_, err := model.NewHead(spec, params, device, own)
+		return err
+	})
+	// What it reads of the target, and that side by side as matrices take it.
+	features := int64(spec.Features()) * int64(spec.Target)
+	need.Activations += 4 * features * int64(of.MaxTokens+own.MaxTokens)
+	return plan.Footprint{Weights: need.Weights, Mapped: need.Mapped, KV: need.KV, Activations: need.Activations}, err
+}
+
+// beside returns a device for a head of a target that computes on the device of.
+func (d Device) beside(of model.Device, spec *model.Spec, lim model.Limits) (model.Joiner, error) {
+	if d.gpu != nil {
+		return d.gpu.beside(of, spec, lim)
+	}
+	return cpu.New(spec, lim, d.cfg)
+}
+
+// preload has the device on get ready for its steps.
+func (d Device) preload(on model.Joiner) error {
+	if card, is := on.(*cuda.Device); is {
+		return card.Preload()
+	}
+	return nil
 }
 
 // keep has d use the machine as c says.

@@ -41,13 +41,13 @@ type drafter interface {
 	shares() []int
 }
 
-// beginDraft begins to load what guesses beside a checkpoint; nil = the device guesses nothing. What
-// cannot guess for it is an error.
+// beginDraft begins to load what guesses beside a checkpoint; nil = nothing does. What cannot guess for
+// it is an error.
 func (o *Options) beginDraft(checkpoint *ckpt.Model, device Device, note func(string)) (drafter, error) {
-	if o.Draft == nil || device.Lookahead(1) == 0 {
+	switch {
+	case o.Draft == nil:
 		return nil, nil
-	}
-	if device.simulated != nil {
+	case device.simulated != nil:
 		return nil, draftError("%s: a device that plays another has no model to guess with; methods ngram and suffix guess on it", o.Draft.Name)
 	}
 	path, head, err := o.Draft.find()
@@ -61,7 +61,7 @@ func (o *Options) beginDraft(checkpoint *ckpt.Model, device Device, note func(st
 	case head:
 		return o.beginHead(path, checkpoint, device)
 	}
-	return o.beginSmall(checkpoint, note)
+	return o.beginSmall(checkpoint, device, note)
 }
 
 // draftError is an error about what guesses.
@@ -161,8 +161,8 @@ type smallDrafter struct {
 	match  bool // its vocabulary was compared
 }
 
-// beginSmall begins to load a small model that guesses beside a checkpoint.
-func (o *Options) beginSmall(checkpoint *ckpt.Model, note func(string)) (drafter, error) {
+// beginSmall begins to load a small model that guesses beside a checkpoint, on the same device.
+func (o *Options) beginSmall(checkpoint *ckpt.Model, device Device, note func(string)) (drafter, error) {
 	small, err := StartModel(o.Draft.Name)
 	if err != nil {
 		return nil, fmt.Errorf("--speculative-config: %w", err)
@@ -170,7 +170,12 @@ func (o *Options) beginSmall(checkpoint *ckpt.Model, note func(string)) (drafter
 	checkpoint.Attach(small)
 	own := *o
 	own.Draft, own.Device = nil, "cpu"
-	loading, err := own.Begin(small, note)
+	loading := &Loading{options: &own, checkpoint: small, note: note}
+	if device.gpu != nil {
+		loading.device, err = device.gpu.supporting(device.gpu.kind(), small)
+	} else {
+		loading, err = own.Begin(small, note)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--speculative-config: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"ossian/internal/ckpt"
 	"ossian/internal/ckpt/eagle"
-	"ossian/internal/cpu"
 	"ossian/internal/model"
 	"ossian/internal/plan"
 	"ossian/internal/runner"
@@ -18,21 +17,22 @@ import (
 type headDrafter struct {
 	draft  *Draft
 	head   *eagle.Head
-	cfg    cpu.Config
+	device Device // as of the target
 	groups []int
 }
 
-// beginHead opens a head for a checkpoint that is computed on processors.
+// beginHead opens a head for a checkpoint that is computed on a device.
 func (o *Options) beginHead(path string, checkpoint *ckpt.Model, device Device) (drafter, error) {
 	head, err := eagle.Open(path, checkpoint.Spec, o.Draft.Offset)
 	if err != nil {
 		return nil, draftError("%s: %w", o.Draft.Name, err)
 	}
 	checkpoint.Attach(head.Files)
-	d := &headDrafter{draft: o.Draft, head: head, cfg: device.cfg}
-	d.cfg.Packed = nil
-	if d.cfg.Weights == "" || d.cfg.Weights == "auto" { // its bytes are what a guess costs, and a guess need not be exact
-		d.cfg.Weights = "q8"
+	d := &headDrafter{draft: o.Draft, head: head, device: device}
+	cfg := &d.device.cfg
+	cfg.Packed = nil
+	if cfg.Weights == "" || cfg.Weights == "auto" { // its bytes are what a guess costs, and a guess need not be exact
+		cfg.Weights = "q8"
 	}
 	d.groups, err = besideGroups(checkpoint.Spec, &head.Spec.Spec)
 	return d, err
@@ -47,24 +47,16 @@ func (d *headDrafter) limits(of model.Limits) model.Limits {
 }
 
 func (d *headDrafter) need(own, of model.Limits) (plan.Footprint, error) {
-	spec := d.head.Spec
-	need, err := cpu.Counted(&spec.Spec, own, d.cfg, func(device *cpu.Device) error {
-		_, err := model.NewHead(spec, d.head.Params, device, own)
-		return err
-	})
-	// What it reads of the target, and that side by side as matrices take it.
-	features := int64(max(len(spec.Boundaries), 1)) * int64(spec.Target)
-	need.Activations += 4 * features * int64(of.MaxTokens+own.MaxTokens)
-	return plan.Footprint{Weights: need.Weights, Mapped: need.Mapped, KV: need.KV, Activations: need.Activations}, err
+	return d.device.headCost(d.head.Spec, d.head.Params, own, of)
 }
 
 // prepare has nothing to do: what a damaged head guesses does not hold.
 func (d *headDrafter) prepare(ctx context.Context, _ io.Writer) error { return ctx.Err() }
 
 func (d *headDrafter) open(_ context.Context, target runner.Runner, own model.Limits, choice Choice, _ io.Writer) (runner.Runner, error) {
-	cfg := d.cfg
-	cfg.ISA, cfg.Threads, cfg.Fewer = choice.ISA, choice.Threads, nil
-	device, err := cpu.New(&d.head.Spec.Spec, own, cfg)
+	beside := d.device
+	beside.keep(choice)
+	device, err := beside.beside(model.DeviceOf(target), &d.head.Spec.Spec, own)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +64,9 @@ func (d *headDrafter) open(_ context.Context, target runner.Runner, own model.Li
 	err = d.head.Files.Guard(func() (err error) {
 		if head, err = model.NewHead(d.head.Spec, d.head.Params, device, own); err == nil {
 			err = head.Follow(target)
+		}
+		if err == nil {
+			err = beside.preload(device)
 		}
 		return err
 	})

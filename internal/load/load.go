@@ -165,7 +165,7 @@ func (o *Options) Runner(ctx context.Context, checkpoint *ckpt.Model, status io.
 	if err != nil {
 		return nil, err
 	}
-	ask := model.Limits{MaxSeqs: max(o.Seqs, 1), MaxTokens: o.MaxTokens, MaxLen: o.MaxLen, Blocks: o.Blocks, Lookahead: loading.device.Lookahead(o.Lookahead)}
+	ask := model.Limits{MaxSeqs: max(o.Seqs, 1), MaxTokens: o.MaxTokens, MaxLen: o.MaxLen, Blocks: o.Blocks, Lookahead: o.Lookahead}
 	if ask.MaxTokens == 0 {
 		ask.MaxTokens = loading.device.Tokens(checkpoint, ask.MaxSeqs)
 	}

@@ -48,6 +48,7 @@ func parseSimulated(text string) (*simulated, error) {
 	engine := "ossian"
 	for option := range strings.SplitSeq(rest, ",") {
 		key, value, _ := strings.Cut(option, "=")
+		// Keys set err in the switch, so that one place says which option was wrong.
 		switch key {
 		case "":
 		case "model":
@@ -134,6 +135,7 @@ func (s *simulated) open(checkpoint *ckpt.Model, lim model.Limits) (runner.Runne
 	if s.settings.Async != nil && *s.settings.Async {
 		info.Depth = 2
 	}
+	// The clock predicts what a step takes on the machine; time=FACTOR stretches or shortens it.
 	script, err := sim.NewScript(sim.Config{
 		Info: info, Next: (&noise{checkpoint: checkpoint}).next,
 		Cost: func(batch *runner.Batch) time.Duration {

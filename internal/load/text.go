@@ -21,6 +21,7 @@ const maxTemplate = 1 << 20
 // --chat-template, says, else as the checkpoint does. The error may be chat.ErrNoTemplate.
 func ChatFormat(checkpoint *ckpt.Model, template string) (chat.Format, error) {
 	facts := chat.Facts{Family: checkpoint.Spec.Family, Tokenizer: checkpoint.Tokenizer, Template: checkpoint.Template, Named: checkpoint.Named, Special: checkpoint.Special, Stops: checkpoint.Stops}
+	// Without a template a model still completes text: the caller decides whether that is an error.
 	if template == "" {
 		format, err := chat.New(facts)
 		if err != nil && !errors.Is(err, chat.ErrNoTemplate) {

@@ -174,6 +174,7 @@ func (s *Server) Model(cfg ModelConfig) *Model {
 	if s.hidden {
 		model.tpot = append(model.tpot, build.histogram("time_per_output_token_seconds", "Old name of request_time_per_output_token_seconds.", itlBuckets))
 	}
+	// What changes with each loading is collected at scrape time, from what wake sets.
 	build.counters(model)
 	model.live, model.info = newCollector(s, build.labels), &info{}
 	model.wake(s, &cfg)

@@ -62,14 +62,14 @@ func (s *Server) Announce(name string, maxLen int, line func() int) {
 
 // wake has a model go on that has just been loaded.
 func (m *Model) wake(server *Server, cfg *ModelConfig) {
-	s := m.live.state
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.engine, s.line = cfg.Snapshot, cfg.Line
-	if s.engine == nil {
-		s.engine = func() Snapshot { return Snapshot{} }
+	state := m.live.state
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	state.engine, state.line = cfg.Snapshot, cfg.Line
+	if state.engine == nil {
+		state.engine = func() Snapshot { return Snapshot{} }
 	} else {
-		s.loads++
+		state.loads++
 	}
 	m.info.set(cacheInfo(server, *cfg, m.labels), cpuInfo(*cfg, m.labels), configInfo(*cfg, m.labels))
 }
@@ -77,15 +77,15 @@ func (m *Model) wake(server *Server, cfg *ModelConfig) {
 // Rest says that the model's engine has ended, and that it is out of memory until Server.Model
 // is told of it again.
 func (m *Model) Rest() {
-	s := m.live.state
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.engine == nil {
+	state := m.live.state
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.engine == nil {
 		return
 	}
-	last := s.engine()
-	s.before.count(&last)
-	s.engine = nil
+	last := state.engine()
+	state.before.count(&last)
+	state.engine = nil
 	m.info.set()
 }
 

@@ -47,9 +47,9 @@ func (l *Limits) Outputs() int {
 // MaxLookahead is the largest Limits.Lookahead.
 const MaxLookahead = 31
 
-// Check reports limits of a device for s that would make sizes overflow, or that are of another
+// Check reports limits of a device for spec that would make sizes overflow, or that are of another
 // model.
-func (l *Limits) Check(s *Spec) error {
+func (l *Limits) Check(spec *Spec) error {
 	for _, limit := range []struct {
 		name     string
 		now, max int
@@ -67,10 +67,11 @@ func (l *Limits) Check(s *Spec) error {
 	if l.Lookahead < 0 || l.Lookahead > MaxLookahead {
 		return fmt.Errorf("lookahead %d, outside [0, %d]", l.Lookahead, MaxLookahead)
 	}
-	windows, _ := s.Groups()
+	windows, _ := spec.Groups()
 	if len(l.Blocks) != len(windows) {
 		return fmt.Errorf("%d KV pool sizes for %d groups", len(l.Blocks), len(windows))
 	}
+	// Blocks times their tokens fit 30 bits, so that no index of a token in a pool overflows.
 	for group, blocks := range l.Blocks {
 		if blocks < 1 || blocks > 1<<30/l.BlockSize {
 			return fmt.Errorf("KV group %d has %d blocks of %d tokens, outside [1, %d]", group, blocks, l.BlockSize, 1<<30/l.BlockSize)

@@ -99,14 +99,14 @@ func (s *Spec) Validate() error {
 		name        string
 		v, min, max int
 	}
-	for _, f := range []field{
+	for _, number := range []field{
 		{"layers", s.Layers, 1, 1 << 12}, {"hidden size", s.Hidden, 1, 1 << 20}, {"vocabulary", s.Vocab, 1, 1 << 24},
 		{"heads", s.Heads, 1, 1 << 12}, {"kv heads", s.KVHeads, 1, 1 << 12}, {"head dim", s.HeadDim, 2, 1 << 12},
 		{"context length", s.MaxLen, 1, 1 << 30}, {"feed-forward width", s.FFN.Inner, 1, 1 << 24},
 		{"experts", s.FFN.Experts, 0, 1 << 12}, {"experts per token", s.FFN.TopK, 0, s.FFN.Experts},
 	} {
-		if f.v < f.min || f.v > f.max {
-			return fmt.Errorf("%s is %d, outside [%d, %d]", f.name, f.v, f.min, f.max)
+		if number.v < number.min || number.v > number.max {
+			return fmt.Errorf("%s is %d, outside [%d, %d]", number.name, number.v, number.min, number.max)
 		}
 	}
 	// Each number by itself is sound; now those that must agree.

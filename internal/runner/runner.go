@@ -208,6 +208,7 @@ func checkOutputs(row *Row, vocab int) error {
 
 // checkGuesses checks what a row with these tokens guesses, and its masks.
 func checkGuesses(row *Row, tokens []int32, info Info) error {
+	// Guesses stand behind the row's own tokens, of which there is at least one.
 	switch {
 	case row.Guessed < 0 || row.Guessed > info.Lookahead || row.Guessed >= row.Len:
 		return fmt.Errorf("%d of %d tokens are guesses, at most %d may be", row.Guessed, row.Len, min(info.Lookahead, row.Len-1))

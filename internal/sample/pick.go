@@ -215,14 +215,14 @@ func idOf(key uint64) int32 { return int32(MaxVocab - 1 - key%MaxVocab) }
 // weigh less than total-need together, so the most likely ids that weigh need are
 // all among the rest: usually a few, which makes the cut cheap.
 func atLeast(keys []uint64, least uint64) []uint64 {
-	n := 0
+	kept := 0
 	for _, key := range keys {
-		keys[n] = key
+		keys[kept] = key
 		if key>>idBits >= least {
-			n++
+			kept++
 		}
 	}
-	return keys[:n]
+	return keys[:kept]
 }
 
 // cut reorders keys so that the largest come first and returns the least n for

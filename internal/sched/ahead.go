@@ -9,9 +9,16 @@ import (
 // one that it draws, and the result of its step has them. They lie with the sequence until its next
 // row, behind the token that they follow; whatever happens to the sequence meanwhile, it is the last
 // one it has.
+//
+// Where earlier text ends alike for long, what followed there is the better guess, and costs nothing.
 
-// offer proposes what the runner has guessed behind the last token of seq.
+// offer proposes what followed text that ends as seq does for long, else what the runner has guessed
+// behind its last token.
 func (g *guesser) offer(seq *Seq, dst []int32, most int) ([]int32, draft.Proposal) {
+	dst, proposal := g.look(seq, dst, most)
+	if len(dst) > 0 {
+		return dst, proposal
+	}
 	return append(dst, seq.offered[:min(len(seq.offered), most)]...), draft.Proposal{Source: g.Settings.Sources()[0]}
 }
 
@@ -40,7 +47,11 @@ func (s *Scheduler) wish(step *step) {
 		switch {
 		case seq.Probe || (!known && seq.missed > mostMissed):
 		case row.Sample:
-			row.Ahead = max(min(speak, left-2), 0) // the last one needs no guess: it is drawn behind the others
+			wanted := speak
+			if row.Guessed > 0 && step.proposals[i].Source == draft.FromIndex {
+				wanted = min(speak, 1) // text goes on, and is to be read
+			}
+			row.Ahead = max(min(wanted, left-2), 0) // the last one needs no guess: it is drawn behind the others
 		case left > 2:
 			row.Ahead = min(ahead, 1)
 		}

@@ -92,6 +92,55 @@ func TestOffers(t *testing.T) {
 	}
 }
 
+// Text that ends alike for eight ids is guessed from, whatever the runner has guessed, which then is
+// asked for one id so that it reads on; for seven ids the runner's guesses count.
+func TestTextBeforeOffers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		alike  int
+		source draft.Source
+		ahead  int
+	}{{8, draft.FromIndex, 1}, {7, draft.FromModel, 3}} {
+		cfg, info := guessingItself()
+		info.MaxTokens = 64
+		w := newWorld(t, cfg, info)
+		r := &request{prompt: ids(0, 10), output: 20}
+		if err := w.add(r); err != nil {
+			t.Fatal(err)
+		}
+		var first []int32 // what comes behind the prompt, which is read in one step
+		batch := w.launch()
+		result, err := w.f.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = result.Tokens[0]
+		seq := w.s.residents[0]
+		seq.Prediction = append(append(append([]int32{90}, seq.Tokens[len(seq.Tokens)-tt.alike+1:]...), first...), 70, 71, 72, 73)
+		result.Guesses = [][]int32{{60, 61, 62}}
+		w.s.Commit(batch, result, w.now)
+		batch = w.s.Plan(w.now)
+		row := &batch.Rows[0]
+		want := []int32{70, 71, 72}
+		if tt.source == draft.FromModel {
+			want = []int32{60, 61, 62}
+		}
+		if got := batch.Tokens[len(batch.Tokens)-row.Guessed:]; fmt.Sprint(got) != fmt.Sprint(want) || row.Ahead != tt.ahead {
+			t.Errorf("%d ids alike: guesses %v and %d asked for, want %v and %d", tt.alike, got, row.Ahead, want, tt.ahead)
+		}
+		if err := w.f.Launch(batch); err != nil {
+			t.Fatal(err)
+		}
+		if result, err = w.f.Collect(); err != nil {
+			t.Fatal(err)
+		}
+		w.s.Commit(batch, result, w.now)
+		if of := w.s.Stats().Guesses; of.Guessed[tt.source] != 3 {
+			t.Errorf("%d ids alike: counted %+v", tt.alike, of)
+		}
+	}
+}
+
 // A sequence that was not followed for long is not what guessing is tried on; one that is new is, and
 // where guessing pays all are.
 func TestMissed(t *testing.T) {

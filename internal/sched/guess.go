@@ -22,6 +22,8 @@ import (
 //	4  give: they become part of the batch
 //
 // Until it is committed, such a sequence gets no other row: where its next token lies is not known.
+// Where steps are planned ahead, one whose text looks as if it went on with guesses that pay waits for
+// the id in flight, as guesses are of what comes behind a token that is known.
 
 // Guesses are what a scheduler guesses with. Store and Chooser outlive it.
 type Guesses struct {
@@ -68,6 +70,9 @@ type guesser struct {
 	counts    []int     // [proposal] how many of them are taken
 	other     []int32   // scratch: what another source offers
 	fault     *GuessFault
+	behind    []int32 // scratch: what may follow an id in flight
+	prompts   bool    // the step that is planned has some, as far as is known
+	asked     uint64  // scheduler.planned + 1 when that was found out; 0 = never
 
 	// propose appends to dst at most so many ids that may come behind seq: look or offer, but in tests.
 	propose func(seq *Seq, dst []int32, most int) ([]int32, draft.Proposal)
@@ -126,6 +131,36 @@ func (s *Scheduler) guess(step *step) {
 	if extra > 0 {
 		s.give(step, extra)
 	}
+}
+
+// waitBeside is how many ids a step has to promise a sequence for it to wait while others go on: it
+// then has a row in every second step alone.
+const waitBeside = 2
+
+// awaits reports whether seq, which has an id in flight, waits for it: what may come behind its known
+// tokens goes on for so long that guesses would pay, and there are no prompts, which leave no room.
+func (s *Scheduler) awaits(seq *Seq) (yes bool) {
+	g := s.guesser
+	if g.most == 0 || g.ahead > 0 {
+		return false
+	}
+	if g.asked != s.planned+1 {
+		g.asked, g.prompts = s.planned+1, s.promptsWait()
+	}
+	most := min(g.most, seq.MaxTokens-(len(seq.Tokens)-seq.Prompt)-1) // the id in flight, and those that may be guessed behind it
+	if g.prompts || most < 2 {
+		return false
+	}
+	g.protect(func() {
+		var proposal draft.Proposal
+		g.behind, proposal = g.propose(seq, g.behind[:0], most)
+		var count [1]int
+		rows := len(s.residents) - len(s.freeSlots)
+		proposal.Len = max(len(g.behind)-1, 0)
+		g.Chooser.Choose(count[:], rows, []draft.Proposal{proposal})
+		yes = count[0] > 0 && (rows == 1 || g.Chooser.Expected(proposal, count[0]) >= waitBeside)
+	})
+	return yes
 }
 
 // choose fills rows, proposals, ids and counts, with room more tokens in the step.

@@ -59,8 +59,8 @@ func (s *Scheduler) launchable(seq *Seq) int {
 		return 0
 	case seq.lastStep == s.planned+1: // steps count from 1, and this is the next one: it has a row already
 		return 0
-	case seq.pending > 0 && (seq.Constraint != nil || seq.guessed || seq.lastStep != s.planned):
-		return 0 // needs an id that is neither known nor the previous step's
+	case seq.pending > 0 && (seq.Constraint != nil || seq.guessed || seq.lastStep != s.planned || s.awaits(seq)):
+		return 0 // needs an id that is neither known nor the previous step's, or is guessed once it is known
 	}
 	return len(seq.Tokens) + seq.pending - seq.launched
 }

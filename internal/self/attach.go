@@ -77,6 +77,8 @@ func Attach(static, dynamic []byte, version string) ([]byte, error) {
 	var out bytes.Buffer
 	found := newLikeness(static)
 	for rest := dynamic; len(rest) > 0; {
+		// Both forms come from the same source: a piece is packed against the part of the static
+		// form that is most like it.
 		piece := rest[:min(blockSize, len(rest))]
 		rest = rest[len(piece):]
 		before, like := out.Len(), found.window(piece)
@@ -116,6 +118,7 @@ func describe(file io.ReaderAt, length int64) (*description, error) {
 	}
 	size := binary.LittleEndian.Uint64(trailer)
 	end := length - trailerSize
+	// The description says how the rest is to be read, so it is not believed before check.
 	if size > maxDescription || int64(size) > end {
 		return nil, fmt.Errorf("its second form is damaged: a description of %d bytes", size)
 	}
@@ -162,6 +165,7 @@ func (d *description) unpack(file io.ReaderAt) ([]byte, error) {
 	for i, b := range d.Blocks {
 		at, into := from, rest[:b.Size]
 		from, rest = from+int64(b.Packed), rest[b.Size:]
+		// So many blocks at once as there are processors: each has buffers of its own.
 		turns <- struct{}{}
 		group.Go(func() {
 			errs[i] = b.unpack(into, file, at, d.Static)

@@ -131,7 +131,7 @@ func (s *Server) allowedHost(hostport string) bool {
 
 // crossOrigin lets pages of the allowed origins in and keeps others from changing
 // anything, and from taking places that others need (SEC-4).
-func (s *Server) crossOrigin(w *api.Reply, r *http.Request, rt *route) error {
+func (s *Server) crossOrigin(reply *api.Reply, r *http.Request, rt *route) error {
 	origin, reads := r.Header.Get("Origin"), r.Method == http.MethodGet || r.Method == http.MethodHead
 	reads = reads && (rt == nil || !rt.stays)
 	if origin == "" {
@@ -141,10 +141,10 @@ func (s *Server) crossOrigin(w *api.Reply, r *http.Request, rt *route) error {
 		return nil
 	}
 	if s.cfg.AllowedOrigins != nil {
-		w.Header().Add("Vary", "Origin")
+		reply.Header().Add("Vary", "Origin")
 	}
 	if slices.Contains(s.cfg.AllowedOrigins, origin) || slices.Contains(s.cfg.AllowedOrigins, "*") {
-		header := w.Header()
+		header := reply.Header()
 		header.Set("Access-Control-Allow-Origin", origin)
 		header.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 		if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {

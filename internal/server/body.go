@@ -17,7 +17,7 @@ import (
 
 // body reads a JSON body within its limits. Memory is taken as bytes come, not as
 // their number is announced; the caller holds it until Release.
-func (s *Server) body(w *api.Reply, r *http.Request, caller *api.Caller) ([]byte, error) {
+func (s *Server) body(reply *api.Reply, r *http.Request, caller *api.Caller) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if coding := r.Header.Get("Content-Encoding"); err != nil || kind != "application/json" || (coding != "" && coding != "identity") {
 		return nil, &wire.Error{Message: "Content-Type application/json expected, without Content-Encoding", Type: wire.TypeInvalidRequest, Code: wire.CodeMediaType}
@@ -27,7 +27,7 @@ func (s *Server) body(w *api.Reply, r *http.Request, caller *api.Caller) ([]byte
 	if r.ContentLength > most {
 		return nil, tooLarge(most)
 	}
-	w.BodyDeadline(caller.Received.Add(lim.Time(limits.BodyRead)))
+	reply.BodyDeadline(caller.Received.Add(lim.Time(limits.BodyRead)))
 	s.roster.await(connOf(r), true)
 	defer s.roster.await(connOf(r), false)
 	var buf []byte
@@ -51,7 +51,7 @@ func (s *Server) body(w *api.Reply, r *http.Request, caller *api.Caller) ([]byte
 			return buf, tooLarge(most)
 		}
 		if err != nil {
-			return buf, s.bodyEnd(w, err)
+			return buf, s.bodyEnd(reply, err)
 		}
 	}
 }

@@ -61,6 +61,7 @@ func (f *framing) read(data []byte) {
 		switch f.state {
 		case lost:
 			return
+		// Bodies are passed over by their length: nothing in them can be taken for a head.
 		case inBody, inChunk:
 			passed := min(f.skip, int64(len(data)))
 			f.skip, data = f.skip-passed, data[passed:]
@@ -135,6 +136,7 @@ func (f *framing) headEnds() {
 		f.state = lost
 		return
 	}
+	// A head with both headers was bad: the order of the cases decides nothing.
 	switch {
 	case f.coded > 0:
 		f.state = atChunk

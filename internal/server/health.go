@@ -36,14 +36,14 @@ func probed(w *api.Reply, status int) error {
 // ping answers /ping with a status and nothing else: the process lives, also while its
 // model is loaded, and its engine, once there is one, has not ended. Of several models in
 // memory one engine is enough.
-func (s *Server) ping(w *api.Reply, _ *http.Request) error {
+func (s *Server) ping(reply *api.Reply, _ *http.Request) error {
 	leases := s.host.Resident()
 	defer release(leases)
 	status := http.StatusServiceUnavailable
 	if len(leases) == 0 || slices.ContainsFunc(leases, lives) {
 		status = http.StatusOK
 	}
-	return probed(w, status)
+	return probed(reply, status)
 }
 
 // lives reports whether the engine of a model has not ended.
@@ -65,7 +65,7 @@ const readyTime = 5 * time.Second
 // ready answers /ready with a status and nothing else: a token has lately gone through
 // the engine, or does now; of each model in memory. While one of several is being changed for
 // another there may be none: requests are taken all the same.
-func (s *Server) ready(w *api.Reply, r *http.Request) error {
+func (s *Server) ready(reply *api.Reply, r *http.Request) error {
 	status := http.StatusServiceUnavailable
 	leases := s.host.Resident()
 	defer release(leases)
@@ -76,7 +76,7 @@ func (s *Server) ready(w *api.Reply, r *http.Request) error {
 			status = http.StatusOK
 		}
 	}
-	return probed(w, status)
+	return probed(reply, status)
 }
 
 // sound reports whether a model is what it was and a token goes through it.
@@ -103,7 +103,7 @@ func (s *Server) loadNow(w *api.Reply, _ *http.Request) error {
 // resetCache answers POST /reset_prefix_cache, as vLLM does, with a status and nothing
 // else: prompts find nothing from now on that was computed for requests that have ended.
 // Where there are several keys none may take from the others what they have cached.
-func (s *Server) resetCache(w *api.Reply, r *http.Request) error {
+func (s *Server) resetCache(reply *api.Reply, r *http.Request) error {
 	if len(s.live.Load().keys) > 1 {
 		return &wire.Error{Message: "the prefix cache is shared by several keys: none may empty it for all; a cache_salt of its own makes a request find nothing", Type: wire.TypePermission}
 	}
@@ -120,9 +120,9 @@ func (s *Server) resetCache(w *api.Reply, r *http.Request) error {
 		}
 		blocks += n
 	}
-	s.log.Info("prefix cache emptied", "req", w.ID, "blocks", blocks)
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusOK)
+	s.log.Info("prefix cache emptied", "req", reply.ID, "blocks", blocks)
+	reply.Header().Set("Content-Length", "0")
+	reply.WriteHeader(http.StatusOK)
 	return nil
 }
 

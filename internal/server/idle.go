@@ -91,45 +91,45 @@ func newRoster() *roster {
 // watch is the ConnState of the HTTP server. A connection is new until its first request
 // has come as a whole.
 func (r *roster) watch(conn net.Conn, state http.ConnState) {
-	c := countedOf(conn)
-	if c == nil || c.isSpare() {
+	counted := countedOf(conn)
+	if counted == nil || counted.isSpare() {
 		return // a spare one has no place that another could get
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	who := r.peers[c.peer]
+	who := r.peers[counted.peer]
 	switch {
 	case state == http.StateNew:
 		if who == nil {
 			who = new(peer)
-			r.peers[c.peer] = who
+			r.peers[counted.peer] = who
 		}
 		who.connections++
-		r.at[c] = place{&who.fresh, who.fresh.PushBack(&idler{c, time.Now()})}
+		r.at[counted] = place{&who.fresh, who.fresh.PushBack(&idler{counted, time.Now()})}
 	case who == nil:
 	case state == http.StateIdle:
-		r.leave(c)
-		r.at[c] = place{&who.idle, who.idle.PushBack(&idler{c, time.Now()})}
+		r.leave(counted)
+		r.at[counted] = place{&who.idle, who.idle.PushBack(&idler{counted, time.Now()})}
 	case state == http.StateActive:
-		r.leave(c)
+		r.leave(counted)
 	default: // closed
-		r.leave(c)
+		r.leave(counted)
 		if who.connections--; who.connections == 0 {
-			delete(r.peers, c.peer)
+			delete(r.peers, counted.peer)
 		}
 	}
 }
 
 // await says that the body of a connection's request is awaited, or no more.
-func (r *roster) await(c *counted, awaited bool) {
-	if c == nil || c.isSpare() {
+func (r *roster) await(counted *counted, awaited bool) {
+	if counted == nil || counted.isSpare() {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.leave(c)
-	if who := r.peers[c.peer]; who != nil && awaited {
-		r.at[c] = place{&who.awaited, who.awaited.PushBack(&idler{c, time.Now()})}
+	r.leave(counted)
+	if who := r.peers[counted.peer]; who != nil && awaited {
+		r.at[counted] = place{&who.awaited, who.awaited.PushBack(&idler{counted, time.Now()})}
 	}
 }
 

@@ -65,7 +65,7 @@ type authInfo struct {
 }
 
 // info answers GET /info, also while weights are loading.
-func (s *Server) info(w *api.Reply, _ *http.Request) error {
+func (s *Server) info(reply *api.Reply, _ *http.Request) error {
 	told := information{Version: s.cfg.Version, Uptime: seconds(time.Since(s.began)), Limits: limitsOfRequests(s.lim()),
 		Tools: s.toolInfos(), Auth: authInfo{Required: len(s.live.Load().keys) > 0}}
 	for _, model := range s.host.Models() {
@@ -76,7 +76,7 @@ func (s *Server) info(w *api.Reply, _ *http.Request) error {
 			told.Device = &model.Facts.Device
 		}
 	}
-	return w.Send(told)
+	return reply.Send(told)
 }
 
 // infoOf returns what is told of a model under one of its names.

@@ -12,7 +12,7 @@ import (
 
 // models answers GET /v1/models, also while weights are loading: clients ask for
 // the list when they start.
-func (s *Server) models(w *api.Reply, r *http.Request) error {
+func (s *Server) models(reply *api.Reply, r *http.Request) error {
 	if ofMessages(r) {
 		var all []messages.Model
 		for _, model := range s.host.Models() {
@@ -20,7 +20,7 @@ func (s *Server) models(w *api.Reply, r *http.Request) error {
 				all = append(all, messages.NewModel(name, model.Created))
 			}
 		}
-		return w.Send(messages.NewModelList(all))
+		return reply.Send(messages.NewModelList(all))
 	}
 	list := wire.ModelList{Object: "list"}
 	for _, model := range s.host.Models() {
@@ -28,20 +28,20 @@ func (s *Server) models(w *api.Reply, r *http.Request) error {
 			list.Data = append(list.Data, card(name, &model))
 		}
 	}
-	return w.Send(list)
+	return reply.Send(list)
 }
 
 // model answers GET /v1/models/{id}.
-func (s *Server) model(w *api.Reply, r *http.Request) error {
+func (s *Server) model(reply *api.Reply, r *http.Request) error {
 	name := strings.TrimPrefix(r.URL.Path, "/v1/models/")
 	model, ok := s.host.Model(name)
 	if !ok {
 		return s.service.NotFound(name)
 	}
 	if ofMessages(r) {
-		return w.Send(messages.NewModel(name, model.Created))
+		return reply.Send(messages.NewModel(name, model.Created))
 	}
-	return w.Send(card(name, &model))
+	return reply.Send(card(name, &model))
 }
 
 // card returns what the list says of a model under one of its names.

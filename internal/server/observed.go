@@ -41,17 +41,17 @@ func (s *Server) observe(r *http.Request, rt *route, received time.Time) *observ
 	if s.cfg.Tracer == nil || rt == nil || !rt.work || r.Method == http.MethodOptions {
 		return nil
 	}
-	o := &observed{tracer: s.cfg.Tracer, operation: "chat", received: received, waits: 1}
+	seen := &observed{tracer: s.cfg.Tracer, operation: "chat", received: received, waits: 1}
 	if rt.path == "/v1/completions" {
-		o.operation = "text_completion"
+		seen.operation = "text_completion"
 	}
-	o.span = s.cfg.Tracer.Start(o.operation, trace.Server, trace.ParseContext(r.Header.Values("Traceparent"), r.Header.Values("Tracestate")), received)
-	o.span.Set("gen_ai.operation.name", o.operation)
-	o.span.Set("gen_ai.provider.name", providerName)
+	seen.span = s.cfg.Tracer.Start(seen.operation, trace.Server, trace.ParseContext(r.Header.Values("Traceparent"), r.Header.Values("Tracestate")), received)
+	seen.span.Set("gen_ai.operation.name", seen.operation)
+	seen.span.Set("gen_ai.provider.name", providerName)
 	for _, attribute := range serverAddress(r) {
-		o.span.Set(attribute.Key, attribute.Value)
+		seen.span.Set(attribute.Key, attribute.Value)
 	}
-	return o
+	return seen
 }
 
 const providerName = "ossian"
@@ -101,6 +101,7 @@ func (o *observed) Started(gen *generate.Generation) {
 
 // parameters tells what a request asks for.
 func (o *observed) parameters(gen *generate.Generation) {
+	// What a client left to the server is not an attribute: conventions want what was asked for.
 	for key, n := range map[string]*int64{"max_tokens": gen.MaxTokens, "top_k": gen.TopK, "seed": gen.Seed} {
 		if n != nil {
 			o.span.Set("gen_ai.request."+key, *n)
@@ -202,6 +203,7 @@ func (o *observed) done() {
 	if o.problem != "" {
 		o.span.Set("error.type", o.problem)
 	}
+	// A request that never became a generation has no end, and nothing of tokens to tell.
 	if end := o.end; end != nil {
 		o.span.Set("gen_ai.response.finish_reasons", append([]string{}, end.Finishes...))
 		o.span.Set("gen_ai.usage.input_tokens", int64(end.Input))
@@ -224,6 +226,7 @@ func (o *observed) record(now time.Time) {
 	if o.model != "" {
 		common = append(common, trace.Attribute{Key: "gen_ai.request.model", Value: o.model})
 	}
+	// Clipped, so that the attributes of two records never share the memory behind the common ones.
 	with := func(key, value string) []trace.Attribute {
 		return append(slices.Clip(common), trace.Attribute{Key: key, Value: value})
 	}

@@ -45,13 +45,19 @@ func TestPageHost(t *testing.T) {
 	}
 }
 
-// TestNoPage: without the page nothing is there that was not there before it.
+// TestNoPage: without the page nothing is there that was not there before it, and what it asks is.
 func TestNoPage(t *testing.T) {
 	g := start(t, setup{reply: hello})
 	for _, path := range []string{"/", "/ui/", "/ui/page.js", "/index.html"} {
 		if r := g.do("GET", path, ""); r.status != 404 {
 			t.Errorf("%s: %d", path, r.status)
 		}
+	}
+	if r := g.do("GET", "/info", ""); r.status != 200 {
+		t.Errorf("/info: %d", r.status)
+	}
+	if _, ok := g.watch(t, "").next(); !ok {
+		t.Error("/requests has no event")
 	}
 	with := (&Server{page: web.New()}).table()
 	if without := new(Server).table(); len(with) != len(without)+2 {

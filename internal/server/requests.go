@@ -87,7 +87,7 @@ type requestRow struct {
 
 // requests answers GET /requests until the client leaves, its key is withdrawn or the server
 // drains.
-func (s *Server) requests(w *api.Reply, r *http.Request, caller *api.Caller) error {
+func (s *Server) requests(reply *api.Reply, r *http.Request, caller *api.Caller) error {
 	if !s.watching.enter() {
 		return &wire.Error{Message: fmt.Sprintf("%d watch already, and no more may; try again", maxWatchers), Type: wire.TypeOverloaded, Code: wire.CodeOverloaded}
 	}
@@ -95,7 +95,7 @@ func (s *Server) requests(w *api.Reply, r *http.Request, caller *api.Caller) err
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
-		err := w.Events(s.watching.event(time.Now(), caller.Tenant, s.take))
+		err := reply.Events(s.watching.event(time.Now(), caller.Tenant, s.take))
 		if err != nil && api.CutReason(err) == metrics.CutGone {
 			return nil // that is how watching ends
 		}
@@ -109,7 +109,7 @@ func (s *Server) requests(w *api.Reply, r *http.Request, caller *api.Caller) err
 		case <-s.leaving:
 			return nil
 		}
-		if w.Left() || !s.admits(caller.Tenant) {
+		if reply.Left() || !s.admits(caller.Tenant) {
 			return nil
 		}
 	}

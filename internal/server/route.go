@@ -129,53 +129,53 @@ var errUnclear error = &wire.Error{Type: wire.TypeInvalidRequest, Code: wire.Cod
 func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	caller := s.front.NewCaller(time.Now())
 	conn := connOf(r)
-	w := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
-	w.Header().Set("X-Request-Id", w.ID)
-	giveBack(w.Header(), r.Header)
+	reply := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
+	reply.Header().Set("X-Request-Id", reply.ID)
+	giveBack(reply.Header(), r.Header)
 	if ofMessages(r) {
-		w.Header().Set("Request-Id", w.ID) // where those clients look for it
+		reply.Header().Set("Request-Id", reply.ID) // where those clients look for it
 	}
 	clear := conn.next()
 	// Below TLS nobody has looked: what is chunked may have had a length as well.
 	if !clear || conn.isSpare() || (len(r.TransferEncoding) > 0 && r.TLS != nil) {
-		w.Header().Set("Connection", "close")
+		reply.Header().Set("Connection", "close")
 	}
 	if r.ContentLength != 0 {
-		w.BodyDeadline(caller.Received.Add(min(unreadTime, s.lim().Time(limits.BodyRead))))
+		reply.BodyDeadline(caller.Received.Add(min(unreadTime, s.lim().Time(limits.BodyRead))))
 	}
 	// Whatever becomes of the request, it is accounted for behind the reply.
 	rt := s.route(r.URL.Path)
-	defer s.account(w, r, rt, caller.Received)
+	defer s.account(reply, r, rt, caller.Received)
 	err := errUnclear
 	if clear {
-		err = s.admit(w, r, rt, caller)
+		err = s.admit(reply, r, rt, caller)
 	}
 	if err == nil {
 		seen := s.observe(r, rt, caller.Received)
 		if seen != nil {
 			caller.Observer = seen
 			// Behind the reply, and also when the handler panics.
-			defer func() { seen.replied(w.Status, s.modelOf(caller), err) }()
+			defer func() { seen.replied(reply.Status, s.modelOf(caller), err) }()
 		}
-		err = s.serve(w, r, rt, caller)
+		err = s.serve(reply, r, rt, caller)
 	}
 	switch {
 	case err == nil:
-	case w.Begun() || generate.Gone(err):
-		s.drop(w, err)
+	case reply.Begun() || generate.Gone(err):
+		s.drop(reply, err)
 	default:
-		s.fail(w, r, err)
+		s.fail(reply, r, err)
 	}
 }
 
 // account accounts for a request. A panic of its handler is its own problem (HLT-4).
-func (s *Server) account(w *api.Reply, r *http.Request, rt *route, received time.Time) {
+func (s *Server) account(reply *api.Reply, r *http.Request, rt *route, received time.Time) {
 	fault := recover()
 	if fault != nil && fault != http.ErrAbortHandler {
-		s.log.Error("handler panicked", "req", w.ID, "panic", fault, "stack", string(debug.Stack()))
-		if !w.Begun() {
-			w.Header().Set("x-should-retry", "false")
-			w.JSON(http.StatusInternalServerError, wire.AppendError(nil, api.InternalError(w.ID)))
+		s.log.Error("handler panicked", "req", reply.ID, "panic", fault, "stack", string(debug.Stack()))
+		if !reply.Begun() {
+			reply.Header().Set("x-should-retry", "false")
+			reply.JSON(http.StatusInternalServerError, wire.AppendError(nil, api.InternalError(reply.ID)))
 			fault = nil
 		}
 	}
@@ -184,15 +184,15 @@ func (s *Server) account(w *api.Reply, r *http.Request, rt *route, received time
 		path = rt.path
 	}
 	took := time.Since(received)
-	s.metrics.Request(path, r.Method, w.Status, took)
+	s.metrics.Request(path, r.Method, reply.Status, took)
 	if s.cfg.AccessLog {
 		level := slog.LevelInfo
 		if rt != nil && rt.probe {
 			level = slog.LevelDebug
 		}
-		values := []any{"req", w.ID, "route", path, "method", fmt.Sprintf("%.20s", r.Method), "status", w.Status, "took", took, "tokens", w.Tokens}
-		if w.Cut != "" {
-			values = append(values, "cut", w.Cut)
+		values := []any{"req", reply.ID, "route", path, "method", fmt.Sprintf("%.20s", r.Method), "status", reply.Status, "took", took, "tokens", reply.Tokens}
+		if reply.Cut != "" {
+			values = append(values, "cut", reply.Cut)
 		}
 		s.log.Log(r.Context(), level, "request", values...)
 	}
@@ -213,7 +213,7 @@ func (s *Server) drop(w *api.Reply, err error) {
 
 // admit decides whether a request may be served: by whom it comes, then by what it
 // asks for.
-func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Caller) error {
+func (s *Server) admit(reply *api.Reply, r *http.Request, rt *route, caller *api.Caller) error {
 	open := rt != nil && rt.open
 	if r.ProtoMajor != 1 { // HTTP/2 without having been asked: net/http lets its first line through
 		return &wire.Error{Message: "this server speaks HTTP/1.1", Type: wire.TypeInvalidRequest, Code: wire.CodeVersion}
@@ -224,10 +224,10 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 	if !open && !s.allowedHost(r.Host) {
 		return &wire.Error{Message: "this server does not answer to that Host; --allowed-hosts adds names", Type: wire.TypePermission}
 	}
-	if err := s.crossOrigin(w, r, rt); err != nil {
+	if err := s.crossOrigin(reply, r, rt); err != nil {
 		return err
 	}
-	if r.Method == http.MethodOptions && w.Header().Get("Access-Control-Allow-Origin") != "" {
+	if r.Method == http.MethodOptions && reply.Header().Get("Access-Control-Allow-Origin") != "" {
 		return nil // a preflight has no key
 	}
 	tenant, ok := s.tenant(r.Header.Get("Authorization"))
@@ -235,12 +235,12 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 		tenant, ok = s.tenant("Bearer " + text)
 	}
 	if !open && !ok && (rt == nil || !(rt.free || rt.keyless)) {
-		w.Header().Set("WWW-Authenticate", "Bearer")
+		reply.Header().Set("WWW-Authenticate", "Bearer")
 		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY, or x-api-key: KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
 	}
 	caller.Tenant = tenant
 	if rt != nil {
-		caller.Label = board.Label{ID: w.ID, Route: rt.path}
+		caller.Label = board.Label{ID: reply.ID, Route: rt.path}
 	}
 	// Only whoever may ask learns which routes there are.
 	switch {
@@ -248,7 +248,7 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 		return noRoute(r)
 	case !slices.Contains(rt.methods, r.Method):
 		allow := strings.Join(rt.methods, ", ")
-		w.Header().Set("Allow", allow)
+		reply.Header().Set("Allow", allow)
 		return &wire.Error{Message: "this route takes " + allow, Type: wire.TypeInvalidRequest, Code: wire.CodeMethod}
 	case rt.admin && !fromHere(r):
 		return &wire.Error{Message: "this route is for programs on the server's own machine that ask the server itself, not a proxy", Type: wire.TypePermission}
@@ -260,16 +260,16 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 
 // serve has a request that was admitted answered. Work counts from before its body is
 // read; the body is given back here at the latest.
-func (s *Server) serve(w *api.Reply, r *http.Request, rt *route, caller *api.Caller) error {
+func (s *Server) serve(reply *api.Reply, r *http.Request, rt *route, caller *api.Caller) error {
 	if r.Method == http.MethodOptions {
-		w.WriteHeader(http.StatusNoContent)
+		reply.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	switch {
 	case rt.read != nil:
-		return rt.read(w, r, caller)
+		return rt.read(reply, r, caller)
 	case rt.body == nil:
-		return rt.handle(w, r)
+		return rt.handle(reply, r)
 	}
 	if rt.work { // counted first: a drain waits for all who were let in
 		s.load.Add(1)
@@ -279,11 +279,11 @@ func (s *Server) serve(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 		}
 	}
 	defer caller.Leave()
-	body, err := s.body(w, r, caller)
+	body, err := s.body(reply, r, caller)
 	if err != nil {
 		return err
 	}
-	return rt.body(w, r, caller, body)
+	return rt.body(reply, r, caller, body)
 }
 
 // accepting refuses work before its body is read where it would be refused anyway

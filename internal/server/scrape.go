@@ -67,9 +67,11 @@ func (e *exposition) get(r *http.Request, packed bool) (found *rendering, body [
 	defer e.mu.Unlock()
 	now := e.clock()
 	found = e.made[accept]
+	// What failed is made again by the next scrape, however young it is.
 	if found == nil || now.Sub(found.at) >= e.age || found.status != http.StatusOK {
 		found = &rendering{at: now, header: http.Header{}, status: http.StatusOK}
 		e.render.ServeHTTP(found, r)
+		// Accept comes from the caller, so the number of formats that are kept has a bound.
 		if len(e.made) >= mostFormats {
 			clear(e.made)
 		}

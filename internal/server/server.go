@@ -123,29 +123,29 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	if cfg.Random == nil {
 		cfg.Random = rand.Uint64
 	}
-	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: &exposition{render: counters.Handler(), age: cfg.MetricsAge, clock: time.Now, made: map[string]*rendering{}}, roster: newRoster(), leaving: make(chan struct{}), began: time.Now()}
-	s.leave = sync.OnceFunc(func() { close(s.leaving) })
-	s.Reload(cfg.Keys, cfg.Limits)
-	s.front = api.New(api.Config{Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
+	server := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: &exposition{render: counters.Handler(), age: cfg.MetricsAge, clock: time.Now, made: map[string]*rendering{}}, roster: newRoster(), leaving: make(chan struct{}), began: time.Now()}
+	server.leave = sync.OnceFunc(func() { close(server.leaving) })
+	server.Reload(cfg.Keys, cfg.Limits)
+	server.front = api.New(api.Config{Limits: server.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &server.bodies,
 		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField, Toolbox: cfg.Toolbox, CitationLinks: cfg.CitationLinks})
-	s.service = generate.New(generate.Config{Host: models, Limits: s.lim, Metrics: counters, Log: log, Random: cfg.Random, Seed: cfg.Seed,
-		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &s.replies, Board: &s.board, Vocabulary: vocabulary})
-	s.chat = chat.New(s.front, s.service)
-	s.completions = completions.New(s.front, s.service)
-	s.messages = messages.New(s.front, s.service)
-	s.responses = responses.New(responses.Config{Archive: cfg.Archive, SealKey: cfg.SealKey, Owner: s.owner, Load: &s.load}, s.front, s.service)
+	server.service = generate.New(generate.Config{Host: models, Limits: server.lim, Metrics: counters, Log: log, Random: cfg.Random, Seed: cfg.Seed,
+		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &server.replies, Board: &server.board, Vocabulary: vocabulary})
+	server.chat = chat.New(server.front, server.service)
+	server.completions = completions.New(server.front, server.service)
+	server.messages = messages.New(server.front, server.service)
+	server.responses = responses.New(responses.Config{Archive: cfg.Archive, SealKey: cfg.SealKey, Owner: server.owner, Load: &server.load}, server.front, server.service)
 	if cfg.Page {
-		s.page = web.New()
+		server.page = web.New()
 	}
-	s.routes = s.table()
+	server.routes = server.table()
 	if cfg.Archive != nil {
 		counters.Stored(func() metrics.Store {
 			stats := cfg.Archive.Stats()
 			return metrics.Store{Records: stats.Records, Bytes: stats.Bytes, Damaged: stats.Damaged, Lost: stats.Lost}
 		})
 	}
-	s.cfg.Keys, s.cfg.Limits, s.cfg.SealKey = nil, nil, nil // only digests of keys are kept
-	return s
+	server.cfg.Keys, server.cfg.Limits, server.cfg.SealKey = nil, nil, nil // only digests of keys are kept
+	return server
 }
 
 // Serve answers connections until ctx ends. Then nothing new is started, requests

@@ -13,10 +13,10 @@ import (
 )
 
 // fail answers with an error; nothing has been sent yet.
-func (s *Server) fail(w *api.Reply, r *http.Request, err error) {
-	told := s.front.Explain(w.ID, err)
+func (s *Server) fail(reply *api.Reply, r *http.Request, err error) {
+	told := s.front.Explain(reply.ID, err)
 	status, retry := statusOf(told)
-	header := w.Header()
+	header := reply.Header()
 	header.Del("Content-Length")
 	if retry > 0 {
 		header.Set("Retry-After", strconv.Itoa(retry))
@@ -25,10 +25,10 @@ func (s *Server) fail(w *api.Reply, r *http.Request, err error) {
 		header.Set("x-should-retry", "false") // sending the request again would fail again
 	}
 	if ofMessages(r) {
-		w.JSON(status, messages.AppendError(nil, told, w.ID))
+		reply.JSON(status, messages.AppendError(nil, told, reply.ID))
 		return
 	}
-	w.JSON(status, wire.AppendError(nil, told))
+	reply.JSON(status, wire.AppendError(nil, told))
 }
 
 // ofMessages reports whether a request is one of the Messages API, whose clients want errors in

@@ -11,12 +11,12 @@ import (
 )
 
 // tokenize answers POST /tokenize: the ids that the same text or messages would be.
-func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+func (s *Server) tokenize(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
 	req, err := response.DecodeTokenize(body, s.lim(), s.cfg.Toolbox != nil)
 	if err != nil {
 		return err
 	}
-	if err := s.front.Unknown(w, req.Ignored); err != nil {
+	if err := s.front.Unknown(reply, req.Ignored); err != nil {
 		return err
 	}
 	if err := req.Validate(s.lim()); err != nil {
@@ -30,11 +30,11 @@ func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	var ids []int32
 	switch {
 	case req.Response != nil:
-		if ids, err = s.responses.PromptIDs(r.Context(), w, caller, req.Response); err != nil {
+		if ids, err = s.responses.PromptIDs(r.Context(), reply, caller, req.Response); err != nil {
 			return err
 		}
 	case req.Chat != nil:
-		if ids, err = s.chat.PromptIDs(r.Context(), w, model, req.Chat); err != nil {
+		if ids, err = s.chat.PromptIDs(r.Context(), reply, model, req.Chat); err != nil {
 			return err
 		}
 	default:
@@ -48,16 +48,16 @@ func (s *Server) tokenize(w *api.Reply, r *http.Request, caller *api.Caller, bod
 			out.TokenStrs[i] = strings.ToValidUTF8(model.Tokenizer.Text(id), "\uFFFD")
 		}
 	}
-	return w.Send(out)
+	return reply.Send(out)
 }
 
 // detokenize answers POST /detokenize.
-func (s *Server) detokenize(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+func (s *Server) detokenize(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
 	req, err := wire.DecodeDetokenize(body, s.lim())
 	if err != nil {
 		return err
 	}
-	if err := s.front.Unknown(w, req.Ignored); err != nil {
+	if err := s.front.Unknown(reply, req.Ignored); err != nil {
 		return err
 	}
 	model, err := caller.Model(r.Context(), s.service, req.Model)
@@ -67,5 +67,5 @@ func (s *Server) detokenize(w *api.Reply, r *http.Request, caller *api.Caller, b
 	if err := generate.CheckIDs(model, "tokens", req.Tokens); err != nil {
 		return err
 	}
-	return w.Send(wire.DetokenizeReply{Prompt: model.Tokenizer.Decode(req.Tokens)})
+	return reply.Send(wire.DetokenizeReply{Prompt: model.Tokenizer.Decode(req.Tokens)})
 }

@@ -73,15 +73,16 @@ func flipAll(values []float64, limit float64) float64 {
 	}
 	far := 0
 	all := 1 << len(values)
-	for n := 1; ; n++ {
+	for choice := 1; ; choice++ {
 		if math.Abs(total) >= limit {
 			far++
 		}
-		if n == all {
+		if choice == all {
 			return float64(far) / float64(all)
 		}
+		// The sign that changes is that of the lowest bit set in the number of the choice.
 		flip := 0
-		for n>>flip&1 == 0 {
+		for choice>>flip&1 == 0 {
 			flip++
 		}
 		total -= 2 * signed[flip]

@@ -233,10 +233,10 @@ func (c *checker) visit(in bucket, key, value []byte) error {
 	if num == 0 {
 		return nil
 	}
-	r := c.parts[num]
-	if r == nil {
-		r = &parts{head: map[uint16][]byte{}}
-		c.parts[num] = r
+	record := c.parts[num]
+	if record == nil {
+		record = &parts{head: map[uint16][]byte{}}
+		c.parts[num] = record
 	}
 	things := 0
 	if part == 0 {
@@ -245,18 +245,18 @@ func (c *checker) visit(in bucket, key, value []byte) error {
 		if size, things, payload, err = blobStart(payload); err != nil {
 			return nil // the record misses it
 		}
-		r.want += size
+		record.want += size
 	}
-	r.have += len(payload)
+	record.have += len(payload)
 	switch of {
 	case kindHead:
-		r.head[part] = bytes.Clone(payload)
+		record.head[part] = bytes.Clone(payload)
 	case kindObject:
-		r.objects += things
+		record.objects += things
 	case kindItem:
-		r.items += things
+		record.items += things
 	case kindEvents:
-		r.events += things
+		record.events += things
 	}
 	return nil
 }

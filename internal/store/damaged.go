@@ -29,6 +29,7 @@ func (s *Store) tell(found *repaired) {
 		s.hurt[damage.ID] = true
 	}
 	log := s.cfg.Log.With("file", found.File, "problems", strings.Join(found.Structure, "; "))
+	// No copy was kept: the file was mended in its place, from its other meta page.
 	if found.kept == "" {
 		log.Warn("the file of stored responses was damaged, and is repaired: nothing is lost", "records", found.Records)
 		return

@@ -225,6 +225,7 @@ func (im *image) read(page pgid, depth int) (*run, error) {
 	if page >= im.high && page < im.meta.high {
 		return nil, fmt.Errorf("page %d: behind the end of the file", page)
 	}
+	// Pages 0 and 1 are the meta pages.
 	if page < 2 || page >= im.high || depth >= maxDepth {
 		return nil, fmt.Errorf("page %d at depth %d: want pages 2 to %d, depth below %d", page, depth, im.high, maxDepth)
 	}
@@ -239,6 +240,7 @@ func (im *image) read(page pgid, depth int) (*run, error) {
 	if id := pgid(le.Uint64(buf)); id != page || last >= im.high {
 		return nil, fmt.Errorf("page %d: says it is %d and ends with %d of %d", page, id, last, im.high)
 	}
+	// Each page is claimed once: a tree that meets itself, or another, is damaged.
 	for part := page; part <= last; part++ {
 		if im.used.has(part) {
 			return nil, fmt.Errorf("page %d: used twice", part)
@@ -375,7 +377,7 @@ func ordered(before, key, lo, hi []byte) bool {
 // without gaps, in their order.
 func (im *image) leaf(b bucket, node *run, lo, hi []byte, depth int, visit func(*element) error) error {
 	var before []byte
-	e := &element{bucket: b, run: node}
+	visited := &element{bucket: b, run: node}
 	end := int64(pageHeader + elemSize*node.count)
 	for entry := range node.count {
 		at := int64(pageHeader + elemSize*entry)
@@ -391,13 +393,13 @@ func (im *image) leaf(b bucket, node *run, lo, hi []byte, depth int, visit func(
 		if at+pos != end || keySize == 0 || end+keySize+size > node.size || !ordered(before, key, lo, hi) || flags != flagsIn(b) {
 			return fmt.Errorf("offset %d: leaf entry %d: key of %d bytes out of place", node.base, entry, keySize)
 		}
-		e.key, e.off, e.size = key, end+keySize, size
+		visited.key, visited.off, visited.size = key, end+keySize, size
 		switch {
 		case visit == nil:
 		case b == 0:
-			err = im.nested(e, depth, visit)
+			err = im.nested(visited, depth, visit)
 		default:
-			err = visit(e)
+			err = visit(visited)
 		}
 		if err != nil {
 			return err
@@ -443,19 +445,19 @@ func (im *image) bucket(entry *element, depth int, visit func(*element) error) e
 	if len(entry.key) != 1 || !slices.Contains(buckets, bucket(entry.key[0])) || len(value) < 16 {
 		return fmt.Errorf("bucket %q of %d bytes is not known", entry.key, len(value))
 	}
-	b := bucket(entry.key[0])
+	inner := bucket(entry.key[0])
 	if root := pgid(le.Uint64(value)); root != 0 {
-		im.walked[b] = true
-		return im.tree(b, root, nil, nil, depth+1, visit)
+		im.walked[inner] = true
+		return im.tree(inner, root, nil, nil, depth+1, visit)
 	}
 	value = value[16:]
 	if len(value) < pageHeader || le.Uint64(value) != 0 || le.Uint16(value[8:]) != leafPage {
 		return fmt.Errorf("bucket %q: its page is none", entry.key)
 	}
 	small := &run{r: im.r, base: entry.run.base + entry.off + 16, size: int64(len(value)), buf: value, count: int(le.Uint16(value[10:])), flags: leafPage}
-	if err := im.node(b, small, nil, nil, depth, visit); err != nil {
+	if err := im.node(inner, small, nil, nil, depth, visit); err != nil {
 		return err
 	}
-	im.walked[b] = true
+	im.walked[inner] = true
 	return nil
 }

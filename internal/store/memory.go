@@ -72,7 +72,7 @@ func (m *Memory) Create(ctx context.Context, record New) error {
 	case m.byID[record.ID] != nil:
 		return ErrExists
 	}
-	r := &memo{Record: Record{ID: record.ID, Owner: record.Owner, Previous: record.Previous, Background: record.Background, State: Running, Created: m.cfg.Now(), Items: len(record.Items)},
+	created := &memo{Record: Record{ID: record.ID, Owner: record.Owner, Previous: record.Previous, Background: record.Background, State: Running, Created: m.cfg.Now(), Items: len(record.Items)},
 		changed: make(chan struct{})}
 	update := Update{Object: record.Object, Events: record.Events, Refs: record.Refs, Note: record.Note, Done: record.Done}
 	if update.Object == nil {
@@ -83,15 +83,15 @@ func (m *Memory) Create(ctx context.Context, record New) error {
 	for _, it := range record.Items {
 		more += int64(len(it.ID) + len(it.Data) + partBytes)
 	}
-	if err := m.fit(r, &update, more); err != nil {
+	if err := m.fit(created, &update, more); err != nil {
 		return err
 	}
 	for _, it := range record.Items {
-		r.items = append(r.items, Item{it.ID, bytes.Clone(it.Data)})
+		created.items = append(created.items, Item{it.ID, bytes.Clone(it.Data)})
 	}
-	m.byID[record.ID] = r
-	r.place = m.oldest.PushBack(r)
-	m.apply(r, &update)
+	m.byID[record.ID] = created
+	created.place = m.oldest.PushBack(created)
+	m.apply(created, &update)
 	return nil
 }
 
@@ -154,14 +154,14 @@ func (m *Memory) fit(to *memo, update *Update, more int64) error {
 func (m *Memory) evict(added int) {
 	now := m.cfg.Now()
 	for next := m.oldest.Front(); next != nil; {
-		r := next.Value.(*memo)
+		oldest := next.Value.(*memo)
 		next = next.Next()
-		old := now.Sub(r.Created) > m.cfg.Age
+		old := now.Sub(oldest.Created) > m.cfg.Age
 		if !old && len(m.byID)+added <= m.cfg.Records && m.used <= m.cfg.Bytes {
 			return
 		}
-		if r.State == Finished {
-			m.remove(r)
+		if oldest.State == Finished {
+			m.remove(oldest)
 		}
 	}
 }
@@ -287,6 +287,7 @@ func (m *Memory) Items(owner, id string, page Page) (items []Item, more bool, er
 // Events is as for Store.
 func (m *Memory) Events(ctx context.Context, owner, id string, after int) (events [][]byte, done bool, err error) {
 	for {
+		// Whoever waits has the old channel, and looks again.
 		m.mu.Lock()
 		memo, err := m.find(owner, id)
 		if err != nil {
@@ -326,6 +327,7 @@ func (m *Memory) Chain(owner, id string, most int) ([]Link, error) {
 		for _, it := range memo.items {
 			size += len(it.Data)
 		}
+		// A chain is returned as a whole, so it has a bound.
 		if len(links) > most || size > chainBytes {
 			return nil, fmt.Errorf("%w: %d responses or %d bytes expected at most", ErrTooLong, most, chainBytes)
 		}

@@ -115,6 +115,7 @@ func survey(file *os.File, s salt) (im *image, records int, sound bool, err erro
 	sound = true
 	hasFormat := false
 	err = im.inspect(func(found *element) error {
+		// Values of data are large; whoever asks for a record checks them.
 		if found.bucket == data {
 			return nil
 		}
@@ -184,14 +185,14 @@ func (b *batch) txn(size int) (*txn, error) {
 
 // end commits the transaction under way, if there is one.
 func (b *batch) end() error {
-	t := b.t
-	if b.t = nil; t == nil {
+	open := b.t
+	if b.t = nil; open == nil {
 		return nil
 	}
-	if t.stamp(); t.err != nil {
-		return errors.Join(t.err, t.tx.Rollback())
+	if open.stamp(); open.err != nil {
+		return errors.Join(open.err, open.tx.Rollback())
 	}
-	return t.tx.Commit()
+	return open.tx.Commit()
 }
 
 // fill makes the buckets and puts in what im has of data and ids.
@@ -212,7 +213,7 @@ func fill(db *bbolt.DB, want format, im *image) error {
 		return err
 	}
 	// Values of data are taken as they are: a damaged record is known and can be deleted.
-	b := &batch{db: db, salt: want.salt}
+	filling := &batch{db: db, salt: want.salt}
 	err = im.elements(func(in bucket, key, value []byte) error {
 		if (in != data && in != ids) || (in == data && (len(key) != keyLength || binary.BigEndian.Uint64(key) == 0)) {
 			return nil
@@ -220,26 +221,26 @@ func fill(db *bbolt.DB, want format, im *image) error {
 		if _, ok := want.salt.open(in, key, value); !ok && in == ids {
 			return nil // derive makes it again from the head
 		}
-		t, err := b.txn(len(key) + len(value))
+		t, err := filling.txn(len(key) + len(value))
 		if err != nil {
 			return err
 		}
 		return t.bucket(in).Put(key, bytes.Clone(value)) // which keeps the value
 	})
 	if err == nil {
-		err = b.end()
+		err = filling.end()
 	}
 	if err == nil {
-		err = derive(b)
+		err = derive(filling)
 	}
 	if err == nil {
-		err = dropNameless(b)
+		err = dropNameless(filling)
 	}
 	if err == nil {
-		return b.end()
+		return filling.end()
 	}
-	if b.t != nil {
-		err = errors.Join(err, b.t.tx.Rollback())
+	if filling.t != nil {
+		err = errors.Join(err, filling.t.tx.Rollback())
 	}
 	return err
 }
@@ -247,34 +248,42 @@ func fill(db *bbolt.DB, want format, im *image) error {
 // derive makes ids, refs and active from the heads. Entries of ids without a head
 // stay: they are how a record with a damaged head is known.
 func derive(b *batch) error {
+	return b.records(func(record *txn, num uint64) {
+		head, err := record.head(num)
+		if err != nil {
+			return
+		}
+		record.put(ids, []byte(head.ID), idValue(num, head.Owner))
+		for _, ref := range head.Refs {
+			record.put(refs, []byte(ref), numKey(num))
+		}
+		if head.State != Finished {
+			record.put(active, numKey(num), nil)
+		}
+	})
+}
+
+// records visits the records of which anything is in data, in transactions of the batch: visit
+// may change or remove what it is shown.
+func (b *batch) records(visit func(t *txn, num uint64)) error {
 	for num := uint64(1); ; num++ {
 		t, err := b.txn(chunk)
 		if err != nil {
 			return err
 		}
 		key, _ := t.bucket(data).Cursor().Seek(numKey(num))
-		if len(key) != keyLength {
+		if len(key) != keyLength { // behind the last record there is none
 			return nil
 		}
 		num = binary.BigEndian.Uint64(key)
-		head, err := t.head(num)
-		if err != nil {
-			continue
-		}
-		t.put(ids, []byte(head.ID), idValue(num, head.Owner))
-		for _, ref := range head.Refs {
-			t.put(refs, []byte(ref), numKey(num))
-		}
-		if head.State != Finished {
-			t.put(active, numKey(num), nil)
-		}
+		visit(t, num)
 	}
 }
 
 // dropNameless removes what belongs to records whose ids are lost: nobody can ask for it,
 // or delete it.
-func dropNameless(b *batch) error {
-	t, err := b.txn(0)
+func dropNameless(batch *batch) error {
+	t, err := batch.txn(0)
 	if err != nil {
 		return err
 	}
@@ -288,17 +297,9 @@ func dropNameless(b *batch) error {
 	if err != nil {
 		return err
 	}
-	for num := uint64(1); ; num++ {
-		t, err := b.txn(chunk)
-		if err != nil {
-			return err
-		}
-		key, _ := t.bucket(data).Cursor().Seek(numKey(num))
-		if len(key) != keyLength {
-			return nil
-		}
-		if num = binary.BigEndian.Uint64(key); !named[num] {
+	return batch.records(func(t *txn, num uint64) {
+		if !named[num] {
 			t.clear(numKey(num))
 		}
-	}
+	})
 }

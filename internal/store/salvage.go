@@ -269,29 +269,29 @@ func (im *image) choose(k *known, visit func(b bucket, key, value []byte) error)
 	var page pgid
 	var num uint64  // of the last head on page
 	var head uint32 // its checksum
-	err := im.scan(func(f *finding) error {
-		if f.page != page {
-			page, num, head = f.page, 0, 0
+	err := im.scan(func(finding *finding) error {
+		if finding.page != page {
+			page, num, head = finding.page, 0, 0
 		}
-		found := version{sum: checksum(f.value), page: f.page, at: f.at, large: len(f.value) >= pageSize/2}
-		if f.bucket == data && len(f.key) == keyLength {
-			of := binary.BigEndian.Uint64(f.key)
-			if isHead(f.key) {
+		found := version{sum: checksum(finding.value), page: finding.page, at: finding.at, large: len(finding.value) >= pageSize/2}
+		if finding.bucket == data && len(finding.key) == keyLength {
+			of := binary.BigEndian.Uint64(finding.key)
+			if isHead(finding.key) {
 				num, head = of, found.sum
-				k.pages[f.page] = append(k.pages[f.page], headAt{of, found.sum})
-				k.later(of, markOf(f.value, f.value[castagnoliN:]))
+				k.pages[finding.page] = append(k.pages[finding.page], headAt{of, found.sum})
+				k.later(of, markOf(finding.value, finding.value[castagnoliN:]))
 			}
 			if of == num {
 				found.head = head
 			}
-			found.large = found.large || binary.BigEndian.Uint16(f.key[13:]) > 0
+			found.large = found.large || binary.BigEndian.Uint16(finding.key[13:]) > 0
 		}
-		if !im.inGap(f.bucket, f.key) {
+		if !im.inGap(finding.bucket, finding.key) {
 			return nil
 		}
-		where := place{f.bucket, string(f.key)}
+		where := place{finding.bucket, string(finding.key)}
 		for _, other := range versions[where] {
-			if other.sum == found.sum && other.head == found.head && (f.bucket != data || kind(f.key[8]) != kindObject) {
+			if other.sum == found.sum && other.head == found.head && (finding.bucket != data || kind(finding.key[8]) != kindObject) {
 				return nil
 			}
 		}
@@ -302,14 +302,14 @@ func (im *image) choose(k *known, visit func(b bucket, key, value []byte) error)
 		return err
 	}
 	chosen := im.last(k, versions)
-	return im.scan(func(f *finding) error {
-		if at, ok := chosen[place{f.bucket, string(f.key)}]; !ok || at != f.at {
+	return im.scan(func(finding *finding) error {
+		if at, ok := chosen[place{finding.bucket, string(finding.key)}]; !ok || at != finding.at {
 			return nil
 		}
-		if f.bucket == ids && !im.mayBe(k, f.value) {
+		if finding.bucket == ids && !im.mayBe(k, finding.value) {
 			return nil
 		}
-		return visit(f.bucket, f.key, f.value)
+		return visit(finding.bucket, finding.key, finding.value)
 	})
 }
 

@@ -9,6 +9,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,21 +120,11 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("store: directory %q, age %v, bytes %d, records %d, record bytes %d, retry %v: want a directory and no negative number",
 			c.Dir, c.Age, c.Bytes, c.Records, c.RecordBytes, c.Retry)
 	}
-	if c.Age == 0 {
-		c.Age = 30 * 24 * time.Hour
-	}
-	if c.Bytes == 0 {
-		c.Bytes = 10 << 30
-	}
-	if c.Records == 0 {
-		c.Records = 1_000_000
-	}
-	if c.RecordBytes == 0 {
-		c.RecordBytes = 16 << 20
-	}
-	if c.Retry == 0 {
-		c.Retry = time.Second
-	}
+	c.Age = cmp.Or(c.Age, 30*24*time.Hour)
+	c.Bytes = cmp.Or(c.Bytes, 10<<30)
+	c.Records = cmp.Or(c.Records, 1_000_000)
+	c.RecordBytes = cmp.Or(c.RecordBytes, 16<<20)
+	c.Retry = cmp.Or(c.Retry, time.Second)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

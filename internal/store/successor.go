@@ -105,6 +105,8 @@ func (im *image) complete(found meta, lists []pgid) (meta, bool) {
 		return meta{}, false
 	}
 	inTrees := probe.used
+	// A list belongs to the trees if every page is in one of the two: of lists of other states some
+	// are in both, or in none.
 	for _, list := range lists {
 		probe.used, probe.free = append(pageSet(nil), inTrees...), make(pageSet, end/64+1)
 		if probe.meta.free = list; probe.readFree() != nil {

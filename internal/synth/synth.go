@@ -42,41 +42,41 @@ type Options struct {
 // replaces an older one. Until everything is written the name does not exist; a
 // failure or a cancelled ctx leaves nothing behind. Memory stays below a few
 // hundred MB at any size. progress, which may be nil, is told bytes of tensor data.
-func Write(ctx context.Context, path string, o Options, progress func(done, total int64)) (err error) {
-	if err := o.check(); err != nil {
-		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
+func Write(ctx context.Context, path string, options Options, progress func(done, total int64)) (err error) {
+	if err := options.check(); err != nil {
+		return fmt.Errorf("synthetic %s: %w", options.Model.Name, err)
 	}
-	if o.Type == tensor.Invalid {
-		o.Type = tensor.BF16
+	if options.Type == tensor.Invalid {
+		options.Type = tensor.BF16
 	}
-	if o.ShardBytes == 0 {
-		o.ShardBytes = 5e9
+	if options.ShardBytes == 0 {
+		options.ShardBytes = 5e9
 	}
 	path = filepath.Clean(path)
-	if err := o.vacate(path); err != nil {
-		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
+	if err := options.vacate(path); err != nil {
+		return fmt.Errorf("synthetic %s: %w", options.Model.Name, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
+		return fmt.Errorf("synthetic %s: %w", options.Model.Name, err)
 	}
 	// All is written in a folder beside the place it is meant for, and renamed at the end.
 	tmp, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".partial-")
 	if err != nil {
-		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
+		return fmt.Errorf("synthetic %s: %w", options.Model.Name, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	w := &writer{ctx: ctx, gen: newGenerator(&o), progress: progress}
+	writing := &writer{ctx: ctx, gen: newGenerator(&options), progress: progress}
 	from := filepath.Join(tmp, "model")
-	if o.Format == GGUF {
-		err = w.gguf(from, &o)
+	if options.Format == GGUF {
+		err = writing.gguf(from, &options)
 	} else {
-		err = w.huggingFace(from, &o)
+		err = writing.huggingFace(from, &options)
 	}
 	if err == nil {
 		err = os.Rename(from, path)
 	}
 	if err != nil {
-		return fmt.Errorf("synthetic %s: %w (%d of %d bytes of tensors were written)", o.Model.Name, err, w.done, w.total)
+		return fmt.Errorf("synthetic %s: %w (%d of %d bytes of tensors were written)", options.Model.Name, err, writing.done, writing.total)
 	}
 	return nil
 }

@@ -62,10 +62,10 @@ type param struct {
 }
 
 // params lists the parameters of the model.
-func params(o *Options) []*param {
+func params(options *Options) []*param {
 	var out []*param
-	for _, asked := range model.Params(&o.Model.Spec) {
-		made := &param{name: asked.Name, layer: -1, shape: asked.Shape, rows: 1, key: hash(o.Seed, asked.Name)}
+	for _, asked := range model.Params(&options.Model.Spec) {
+		made := &param{name: asked.Name, layer: -1, shape: asked.Shape, rows: 1, key: hash(options.Seed, asked.Name)}
 		if part, ok := strings.CutPrefix(asked.Name, "layers."); ok {
 			number, name, _ := strings.Cut(part, ".")
 			made.layer, _ = strconv.Atoi(number)
@@ -79,7 +79,7 @@ func params(o *Options) []*param {
 			made.rows *= d
 		}
 		made.rows /= made.cols
-		made.draw(&o.Model.Spec)
+		made.draw(&options.Model.Spec)
 		out = append(out, made)
 	}
 	return out
@@ -92,18 +92,18 @@ func params(o *Options) []*param {
 // all layers together add about half of that in mean square, so tokens stay
 // distinct. The final norm has random signs: a tied output matrix would otherwise
 // find the input token again, and greedy text would repeat it for ever.
-func (p *param) draw(s *model.Spec) {
+func (p *param) draw(spec *model.Spec) {
 	in := func(gain float64) float64 { return gain / math.Sqrt(float64(p.cols)) }
 	embed := 1.0
-	if s.Tied {
-		embed = 2 / math.Sqrt(float64(s.Hidden))
+	if spec.Tied {
+		embed = 2 / math.Sqrt(float64(spec.Hidden))
 	}
-	add := embed / math.Sqrt(float64(s.Layers)) // what one layer may add
-	gate, product := 1.5, 1.3                   // size of gate and up, and of their activated product
-	if s.FFN.Activation == model.SwiGLU {
+	add := embed / math.Sqrt(float64(spec.Layers)) // what one layer may add
+	gate, product := 1.5, 1.3                      // size of gate and up, and of their activated product
+	if spec.FFN.Activation == model.SwiGLU {
 		gate, product = 2.5, 5 // some values reach the clamp at 7
 	}
-	if s.FFN.Experts > 0 {
+	if spec.FFN.Experts > 0 {
 		product /= 2 // a weighted mean of independent experts is smaller than one of them
 	}
 	switch p.name {
@@ -170,18 +170,18 @@ func newGenerator(o *Options) *generator {
 	return &generator{seed: o.Seed, pools: map[poolKey]pool{}}
 }
 
-// row returns row i of e as it lies in the file.
-func (g *generator) row(e *entry, i int) []byte {
-	cols := e.cols()
-	if e.fixed != nil {
-		return g.encode(e, e.fixed)
+// row returns row i of an entry as it lies in the file.
+func (g *generator) row(entry *entry, i int) []byte {
+	cols := entry.cols()
+	if entry.fixed != nil {
+		return g.encode(entry, entry.fixed)
 	}
-	if e.from != nil {
-		i = e.from(i)
+	if entry.from != nil {
+		i = entry.from(i)
 	}
-	param := e.param
+	param := entry.param
 	if param.rows*cols >= pooled && cols < poolSize {
-		return g.fromPool(e, i)
+		return g.fromPool(entry, i)
 	}
 	// Small parameters: every element is drawn.
 	if cap(g.values) < cols {
@@ -191,20 +191,20 @@ func (g *generator) row(e *entry, i int) []byte {
 	for k := range values {
 		values[k] = param.value(uint64(i)*uint64(cols) + uint64(k))
 	}
-	return g.encode(e, values)
+	return g.encode(entry, values)
 }
 
-// encode returns the values as e stores them, codes or scales.
-func (g *generator) encode(e *entry, values []float32) []byte {
-	if n := e.dtype.RowBytes(len(values)); cap(g.data) < n {
+// encode returns the values as the entry stores them, codes or scales.
+func (g *generator) encode(entry *entry, values []float32) []byte {
+	if n := entry.dtype.RowBytes(len(values)); cap(g.data) < n {
 		g.data = make([]byte, n)
 	}
 	if n := len(values) / 32; cap(g.scale) < n {
 		g.scale = make([]byte, n)
 	}
-	data, scales := g.data[:e.dtype.RowBytes(len(values))], g.scale[:len(values)/32]
-	tensor.Encode(e.dtype, data, scales, values)
-	if e.scales {
+	data, scales := g.data[:entry.dtype.RowBytes(len(values))], g.scale[:len(values)/32]
+	tensor.Encode(entry.dtype, data, scales, values)
+	if entry.scales {
 		return scales
 	}
 	return data
@@ -212,19 +212,19 @@ func (g *generator) encode(e *entry, values []float32) []byte {
 
 // fromPool cuts a row out of the pool of its distribution and type, at a place that depends on
 // the parameter and the row.
-func (g *generator) fromPool(e *entry, row int) []byte {
-	param, cols := e.param, e.cols()
-	key := poolKey{param.std, e.dtype}
+func (g *generator) fromPool(entry *entry, row int) []byte {
+	param, cols := entry.param, entry.cols()
+	key := poolKey{param.std, entry.dtype}
 	pl, ok := g.pools[key]
 	if !ok {
 		pl = g.newPool(key)
 		g.pools[key] = pl
 	}
 	at := int(mix(param.key+uint64(row)*gamma)%uint64((poolSize-cols)/poolStep+1)) * poolStep
-	if e.scales {
+	if entry.scales {
 		return pl.scales[at/32 : (at+cols)/32]
 	}
-	return pl.data[e.dtype.RowBytes(at):e.dtype.RowBytes(at+cols)]
+	return pl.data[entry.dtype.RowBytes(at):entry.dtype.RowBytes(at+cols)]
 }
 
 // newPool draws and encodes the values of a pool.

@@ -39,6 +39,7 @@ func Encode(t DType, dst, scales []byte, src []float32) {
 			encodeQ5_0(block, values)
 		case Q5_1:
 			encodeQ5_1(block, values)
+		// A block of the plain types is one element.
 		case IQ4_NL:
 			encodeIQ4_NL(block, values)
 		case Q4_K, Q5_K:
@@ -122,14 +123,14 @@ func encodeQ4_0(dst []byte, x []float32) {
 	big, _, _ := extremes(x)
 	d := big / -8
 	putHalf(dst, d)
-	q := func(v float32) byte {
+	quantised := func(v float32) byte {
 		if d == 0 {
 			return 8
 		}
 		return byte(min(15, v/d+8.5))
 	}
 	for j := range 16 {
-		dst[2+j] = q(x[j]) | q(x[j+16])<<4
+		dst[2+j] = quantised(x[j]) | quantised(x[j+16])<<4
 	}
 }
 

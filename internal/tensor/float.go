@@ -19,21 +19,21 @@ func Half(h uint16) float32 {
 // ToHalf converts f to an IEEE half, to nearest, ties to even; what is too large
 // becomes infinity.
 func ToHalf(f float32) uint16 {
-	b := math.Float32bits(f)
-	sign, b := uint16(b>>16&0x8000), b&0x7fffffff
+	bits := math.Float32bits(f)
+	sign, bits := uint16(bits>>16&0x8000), bits&0x7fffffff
 	switch {
-	case b > 0x7f800000: // NaN stays NaN whatever bits are cut off
+	case bits > 0x7f800000: // NaN stays NaN whatever bits are cut off
 		return sign | 0x7e00
-	case b >= 0x47800000: // 2^16 and more
+	case bits >= 0x47800000: // 2^16 and more
 		return sign | 0x7c00
-	case b < 0x38800000: // below 2^-14: adding 0.5 leaves f·2^24, rounded, in the low bits
-		v := math.Float32frombits(b) + 0.5
+	case bits < 0x38800000: // below 2^-14: adding 0.5 leaves f·2^24, rounded, in the low bits
+		v := math.Float32frombits(bits) + 0.5
 		return sign | uint16(math.Float32bits(v)-math.Float32bits(0.5))
 	}
 	// Round to nearest, ties to even, by adding half of the last place, less one where it is
 	// even.
-	b += 0xfff + b>>13&1 // may carry into the exponent and so up to infinity
-	return sign | uint16((b-112<<23)>>13)
+	bits += 0xfff + bits>>13&1 // may carry into the exponent and so up to infinity
+	return sign | uint16((bits-112<<23)>>13)
 }
 
 // BF16ToFloat converts a bfloat16 to float32. The conversion is exact.
@@ -60,19 +60,19 @@ func E4M3ToFloat(c byte) float32 {
 // ToE4M3 converts f to E4M3, to nearest, ties to even; what is too large, infinity
 // included, becomes ±448, the largest number.
 func ToE4M3(f float32) byte {
-	b := math.Float32bits(f)
-	sign, b := byte(b>>24&0x80), b&0x7fffffff
+	bits := math.Float32bits(f)
+	sign, bits := byte(bits>>24&0x80), bits&0x7fffffff
 	switch {
-	case b > 0x7f800000:
+	case bits > 0x7f800000:
 		return sign | 0x7f
-	case b >= 0x43e00000: // 448
+	case bits >= 0x43e00000: // 448
 		return sign | 0x7e
-	case b < 0x3c800000: // below 2^-6: adding 2^14 leaves f·2^9, rounded, in the low bits
-		v := math.Float32frombits(b) + 0x1p14
+	case bits < 0x3c800000: // below 2^-6: adding 2^14 leaves f·2^9, rounded, in the low bits
+		v := math.Float32frombits(bits) + 0x1p14
 		return sign | byte(math.Float32bits(v)-math.Float32bits(0x1p14))
 	}
-	b += 0x7ffff + b>>20&1 // may carry into the exponent
-	return sign | byte((b-120<<23)>>20)
+	bits += 0x7ffff + bits>>20&1 // may carry into the exponent
+	return sign | byte((bits-120<<23)>>20)
 }
 
 // E8M0Half returns half of the value of an E8M0 scale byte, 2^(e-128): the

@@ -250,6 +250,7 @@ func Stack(name string, parts []Tensor) (Tensor, error) {
 		if err := sameLength(name, parts[0], part); err != nil {
 			return Tensor{}, err
 		}
+		// Types of single elements are decoded alike, so such parts may differ.
 		if part.DType != parts[0].DType {
 			if !part.DType.single() || !parts[0].DType.single() {
 				return Tensor{}, fmt.Errorf("tensor %q: %q is %v, %q is %v: one type expected, or F32, F16 and BF16", name, parts[0].Name, parts[0].DType, part.Name, part.DType)
@@ -278,15 +279,15 @@ func InterleaveElems(name string, a, b Tensor) (Tensor, error) {
 			return Tensor{}, fmt.Errorf("tensor %q: %q is %v of shape %v: vectors of single elements expected", name, t.Name, t.DType, t.Shape)
 		}
 	}
-	t, err := Interleave(name, column(a), column(b))
+	woven, err := Interleave(name, column(a), column(b))
 	if err != nil {
 		return Tensor{}, err
 	}
-	t.Shape = t.Shape[:len(t.Shape)-1]
-	if t.DType == Mixed {
-		t.DType = F32
+	woven.Shape = woven.Shape[:len(woven.Shape)-1]
+	if woven.DType == Mixed {
+		woven.DType = F32
 	}
-	return t, nil
+	return woven, nil
 }
 
 // ReorderElems returns t, plain and of single elements, with element i taken from element from(i).

@@ -28,28 +28,29 @@ type History struct {
 // OpenHistory reads the history in the file of that path, or an empty one where there is
 // none. With an error the history that is returned has no file.
 func OpenHistory(path string) (*History, error) {
-	h := &History{}
+	history := &History{}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return h, err
+		return history, err
 	}
 	lines := 0
 	switch file, err := os.Open(path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return h, err
+		return history, err
 	default:
 		defer file.Close()
-		lines = h.scan(file)
+		lines = history.scan(file)
 	}
-	h.path = path
+	history.path = path
+	// Lines are only appended: the file is written anew when half of it is too old to be kept.
 	if lines < 2*maxEntries {
-		return h, nil
+		return history, nil
 	}
-	if err := h.rewrite(); err != nil {
-		h.path = ""
-		return h, err
+	if err := history.rewrite(); err != nil {
+		history.path = ""
+		return history, err
 	}
-	return h, nil
+	return history, nil
 }
 
 // scan takes the entries of a file and returns how many lines it has. What is no entry,

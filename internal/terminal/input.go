@@ -108,8 +108,8 @@ type editor struct {
 }
 
 func newEditor(screen *os.File, history *History) *editor {
-	e := &editor{screen: screen, area: textarea.New(), history: history, at: len(history.entries)}
-	area := &e.area
+	made := &editor{screen: screen, area: textarea.New(), history: history, at: len(history.entries)}
+	area := &made.area
 	area.SetStyles(textarea.Styles{}) // no colours
 	area.SetVirtualCursor(false)
 	area.ShowLineNumbers = false
@@ -129,7 +129,7 @@ func newEditor(screen *os.File, history *History) *editor {
 		binding.SetEnabled(false)
 	}
 	area.Focus()
-	return e
+	return made
 }
 
 // run edits until a message is complete. What is on the screen then is the message as it

@@ -45,6 +45,7 @@ type keyboard struct {
 // fill adds the bytes that come next to pending. It returns io.EOF at the end of the input,
 // and errLater when within is over; a within of 0 waits for ever.
 func (k *keyboard) fill(ctx context.Context, interrupt <-chan os.Signal, within time.Duration) error {
+	// A read cannot be given up, so it has a goroutine of its own and goes on into the next call.
 	if k.arrived == nil {
 		k.arrived = make(chan []byte)
 		go k.read()

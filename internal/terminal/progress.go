@@ -37,17 +37,17 @@ type Progress struct {
 // its beginning and does not count for the rate. Done must be called before
 // anything else is written to the same terminal.
 func NewProgress(out io.Writer, title string, unit Unit, total int64) *Progress {
-	p := &Progress{title: title, unit: unit, total: total, quit: make(chan struct{}), finished: make(chan struct{})}
+	progress := &Progress{title: title, unit: unit, total: total, quit: make(chan struct{}), finished: make(chan struct{})}
 	if out == nil {
-		close(p.finished)
-		return p
+		close(progress.finished)
+		return progress
 	}
-	p.done.Store(-1)
+	progress.done.Store(-1)
 	go func() {
-		defer close(p.finished)
-		Watch(out, &progressView{p: p}, rateWindow, p.quit)
+		defer close(progress.finished)
+		Watch(out, &progressView{p: progress}, rateWindow, progress.quit)
 	}()
-	return p
+	return progress
 }
 
 // Set records that n units of the total are done.
@@ -89,25 +89,25 @@ func (v *progressView) Draw(width int) string {
 }
 
 // status is the text beside the bar: "45%  6.2 GB of 13.8 GB  110 MB/s  1m10s left".
-func (p *Progress) status(m *Meter) string {
+func (p *Progress) status(meter *Meter) string {
 	count, per := FormatBytes, "/s"
 	if p.unit == Tokens {
 		count, per = FormatCount, " tokens/s"
 	}
-	var b strings.Builder
+	var out strings.Builder
 	if p.total > 0 {
-		fmt.Fprintf(&b, "%3d%%  %s of %s", 100*m.done/p.total, count(m.done), count(p.total))
+		fmt.Fprintf(&out, "%3d%%  %s of %s", 100*meter.done/p.total, count(meter.done), count(p.total))
 	} else {
-		b.WriteString(count(m.done))
+		out.WriteString(count(meter.done))
 	}
-	rate := m.Rate()
+	rate := meter.Rate()
 	if rate > 0 {
-		fmt.Fprintf(&b, "  %s%s", count(int64(rate)), per)
+		fmt.Fprintf(&out, "  %s%s", count(int64(rate)), per)
 	}
-	if left := float64(p.total - m.done); rate > 0 && left > 0 {
-		fmt.Fprintf(&b, "  %s left", FormatDuration(time.Duration(left/rate*float64(time.Second))))
+	if left := float64(p.total - meter.done); rate > 0 && left > 0 {
+		fmt.Fprintf(&out, "  %s left", FormatDuration(time.Duration(left/rate*float64(time.Second))))
 	}
-	return b.String()
+	return out.String()
 }
 
 // A LateProgress is a Progress of bytes whose total comes with the first report.

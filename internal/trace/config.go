@@ -31,6 +31,8 @@ func FromEnv(version string, lookup func(string) (string, bool)) (Config, error)
 		return ""
 	}
 	cfg := Config{MetricsEvery: time.Minute, Headers: map[string]string{}}
+	// Without an endpoint nothing else is looked at: variables of other programs do not fail a
+	// start.
 	if strings.EqualFold(get("OTEL_SDK_DISABLED"), "true") || get("OTEL_EXPORTER_OTLP_ENDPOINT") == "" {
 		return cfg, nil
 	}

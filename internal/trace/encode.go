@@ -117,23 +117,24 @@ func keyValues(attributes []Attribute) []keyValue {
 // valueOf returns a value of an Attribute as OTLP has it. A number that JSON has no form for is
 // told as a text.
 func valueOf(value any) anyValue {
-	switch v := value.(type) {
+	switch typed := value.(type) {
 	case string:
-		return anyValue{String: &v}
+		return anyValue{String: &typed}
 	case int64:
-		text := strconv.FormatInt(v, 10)
+		// OTLP's JSON writes integers of 64 bits as texts.
+		text := strconv.FormatInt(typed, 10)
 		return anyValue{Int: &text}
 	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return valueOf(strconv.FormatFloat(v, 'g', -1, 64))
+		if math.IsNaN(typed) || math.IsInf(typed, 0) {
+			return valueOf(strconv.FormatFloat(typed, 'g', -1, 64))
 		}
-		return anyValue{Double: &v}
+		return anyValue{Double: &typed}
 	case bool:
-		return anyValue{Bool: &v}
+		return anyValue{Bool: &typed}
 	case []string:
 		list := &arrayValue{Values: []anyValue{}}
-		for i := range v {
-			list.Values = append(list.Values, valueOf(v[i]))
+		for i := range typed {
+			list.Values = append(list.Values, valueOf(typed[i]))
 		}
 		return anyValue{Array: list}
 	}

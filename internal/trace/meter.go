@@ -130,6 +130,7 @@ func (m *meter) encode(resource []Attribute, now time.Time) []byte {
 			}
 			made.Histogram.Points = append(made.Histogram.Points, point)
 		}
+		// Maps have no order, and equal measurements are to give equal bytes.
 		slices.SortFunc(made.Histogram.Points, func(a, b otlpPoint) int {
 			return strings.Compare(string(marshal(a.Attributes)), string(marshal(b.Attributes)))
 		})

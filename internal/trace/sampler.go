@@ -41,6 +41,7 @@ func parseSampler(name, argument string) (Sampler, error) {
 		}
 	}
 	made.none = ratio == 0
+	// Ids are compared with a share of their range; however small it is, one id is within it.
 	if ratio < 1 {
 		made.below = max(uint64(ratio*math.MaxInt64), 1)
 	}

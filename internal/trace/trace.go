@@ -203,6 +203,7 @@ func (t *Tracer) run() {
 		case <-later.C:
 			t.sendMetrics()
 		case <-t.stop:
+			// The last of all: what is queued is sent in batches like any, and each is tried once.
 			t.sender.Last()
 			for len(t.queue) > 0 {
 				batch = append(batch, <-t.queue)

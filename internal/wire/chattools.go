@@ -17,6 +17,7 @@ func (r *ChatRequest) TakeServed(lim *limits.Set) ([]ServerTool, error) {
 		return nil, nil
 	}
 	asked, own := []ServerTool{}, []Tool{}
+	// Places remember where in the request each tool of the client's own was, for errors to name.
 	r.fields.places = []int{}
 	for i := range r.Tools {
 		tool := &r.Tools[i]

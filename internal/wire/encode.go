@@ -27,28 +27,28 @@ func AppendString(dst []byte, text string) []byte {
 	// text[from:i] stands for itself and is copied as one piece.
 	from := 0
 	for i := 0; i < len(text); {
-		c := text[i]
-		if plain[c] {
+		char := text[i]
+		if plain[char] {
 			i++
 			continue
 		}
-		if c < utf8.RuneSelf {
-			dst = appendEscape(append(dst, text[from:i]...), c)
+		if char < utf8.RuneSelf {
+			dst = appendEscape(append(dst, text[from:i]...), char)
 			i++
 			from = i
 			continue
 		}
-		r, size := utf8.DecodeRuneInString(text[i:])
+		decoded, size := utf8.DecodeRuneInString(text[i:])
 		switch {
-		case r == utf8.RuneError && size == 1:
+		case decoded == utf8.RuneError && size == 1:
 			dst = append(append(dst, text[from:i]...), "\uFFFD"...)
 			from = i + size
-		case r == '\u0085':
+		case decoded == '\u0085':
 			dst = append(append(dst, text[from:i]...), `\u0085`...)
 			from = i + size
-		case r == '\u2028' || r == '\u2029':
+		case decoded == '\u2028' || decoded == '\u2029':
 			dst = append(append(dst, text[from:i]...), `\u202`...)
-			dst = append(dst, hexDigits[r&15])
+			dst = append(dst, hexDigits[decoded&15])
 			from = i + size
 		}
 		i += size

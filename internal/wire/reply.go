@@ -41,7 +41,7 @@ func NewUsage(prompt, cached, completion, reasoning int) Usage {
 }
 
 func appendUsage(dst []byte, usage *Usage) []byte {
-	for _, f := range [...]struct {
+	for _, count := range [...]struct {
 		before string
 		n      int
 	}{
@@ -51,10 +51,11 @@ func appendUsage(dst []byte, usage *Usage) []byte {
 		{`,"prompt_tokens_details":{"cached_tokens":`, usage.PromptOf.Cached},
 		{`,"audio_tokens":`, usage.PromptOf.Audio},
 	} {
-		dst = append(dst, f.before...)
-		dst = strconv.AppendInt(dst, int64(f.n), 10)
+		dst = append(dst, count.before...)
+		dst = strconv.AppendInt(dst, int64(count.n), 10)
 	}
-	for _, f := range [...]struct {
+	// The braces of the two objects of details open and close within these texts.
+	for _, count := range [...]struct {
 		before string
 		n      int
 	}{
@@ -63,8 +64,8 @@ func appendUsage(dst []byte, usage *Usage) []byte {
 		{`,"accepted_prediction_tokens":`, usage.Details.Accepted},
 		{`,"rejected_prediction_tokens":`, usage.Details.Rejected},
 	} {
-		dst = append(dst, f.before...)
-		dst = strconv.AppendInt(dst, int64(f.n), 10)
+		dst = append(dst, count.before...)
+		dst = strconv.AppendInt(dst, int64(count.n), 10)
 	}
 	dst = usage.Tools.AppendResults(dst)
 	return append(usage.Tools.AppendSteps(append(dst, '}')), '}')
@@ -408,6 +409,7 @@ func (l *CompletionLogprobs) append(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
+		// NaN: nothing stands before the first token that could make it likely.
 		if logprob != logprob {
 			dst = append(dst, "null"...)
 		} else {

@@ -89,6 +89,7 @@ func (s *ChatStream) AppendUsage(dst []byte, usage *Usage) []byte {
 func appendCallDelta(dst []byte, call *CallDelta) []byte {
 	if call.Legacy {
 		dst = append(dst, `"function_call":{`...)
+		// Name and id come with the first piece of a call alone, as OpenAI sends them.
 		if call.Name != "" {
 			dst = append(AppendString(append(dst, `"name":`...), call.Name), ',')
 		}

@@ -108,6 +108,30 @@ func totals(t testing.TB, b *tab, s *server) {
 	}
 }
 
+// TestLiveGuesses: where a server guesses the view says how many of its guesses held, as /metrics does.
+func TestLiveGuesses(t *testing.T) {
+	s, err := start("--speculative-config", `{"method": "suffix", "num_speculative_tokens": 7, "adaptive": false}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.kill)
+	b := open(t, s.url, "#/live")
+	b.until(fmt.Sprintf(`%s === "where guessed; 0 guesses held in all"`, tile("Tokens a step")))
+	body := `{"prompt": "` + strings.Repeat("the cat sat on the mat. ", 6) + `", "max_tokens": 60, "temperature": 0}`
+	answer, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	held, drafts := metric(t, s, "spec_decode_num_accepted_tokens_total"), metric(t, s, "spec_decode_num_drafts_total")
+	if held == 0 {
+		t.Fatal("no guess held: the load is no test")
+	}
+	b.until(fmt.Sprintf(`%s === "where guessed; %.0f guesses held in all"`, tile("Tokens a step"), held))
+	b.until(fmt.Sprintf(`[...document.querySelectorAll("[data-testid=tile]")].some((t) => t.textContent.includes("Tokens a step") && t.textContent.includes("%.2f"))`, 1+held/drafts))
+	b.until(fmt.Sprintf(`/^of the last minute; by place [0-9]+, /.test(%s)`, tile("Guesses that held")))
+}
+
 type labelled struct {
 	label string
 	value float64

@@ -51,6 +51,25 @@ export function tiles(ring: Ring): Tile[] {
     { title: "Preemptions", lines: one((i) => ring.rate("num_preemptions_total", i)), write: whole, unit: "a second", note: `${sum("num_preemptions_total")} in all` },
     { title: "Step", lines: both("ossian_step_seconds"), write: short, unit: "", note: "of the last minute", floor: floor("ossian_step_seconds") },
     { title: "Memory", lines: one((i) => ring.gauge("process_resident_memory_bytes", i)), write: memory, unit: "", note: "resident, of the server", scale: 2 ** 20 },
+    ...guesses(ring),
+  ];
+}
+
+const PLACES = 8; // of a step whose guesses are told apart
+
+// guesses are the tiles of a server that guesses, none of another: what share of its guesses held, in
+// which places of a step, and how many tokens a step with guesses gave.
+function guesses(ring: Ring): Tile[] {
+  const [rows, held] = ["spec_decode_num_drafts_total", "spec_decode_num_accepted_tokens_total"];
+  const last = ring.moments.at(-1);
+  if (!last?.counters.has(rows)) return [];
+  const at = (i: number, part: string, whole: string) => ring.share(part, whole, i);
+  const series = (f: (i: number) => number | null): Line[] => [{ name: "", values: ring.series(f) }];
+  const places = ring.names("spec_decode_num_accepted_tokens_per_pos_total").sort(([a], [b]) => Number(a) - Number(b)).slice(0, PLACES);
+  const shares = places.map(([, name]) => at(ring.moments.length - 1, name, rows)).filter((v) => v !== null).map((v) => Math.round(100 * v));
+  return [
+    { title: "Guesses that held", lines: series((i) => at(i, held, "spec_decode_num_draft_tokens_total")), write: percent, unit: "", note: shares.length > 0 ? `of the last minute; by place ${shares.join(", ")} %` : "of the last minute", most: 1 },
+    { title: "Tokens a step", lines: series((i) => { const more = at(i, held, rows); return more === null ? null : 1 + more; }), write: (n) => n.toFixed(2), unit: "", note: `where guessed; ${count(last.counters.get(held) ?? 0)} guesses held in all` },
   ];
 }
 

@@ -28,6 +28,7 @@ const counters = new Map<string, string>([ // name → label that tells its seri
   ["prompt_tokens_total", ""], ["generation_tokens_total", ""], ["prefix_cache_queries_total", ""], ["prefix_cache_hits_total", ""],
   ["num_preemptions_total", ""], ["request_success_total", "finished_reason"], ["admission_rejections_total", "reason"],
   ["ossian_limit_refusals_total", "limit"], ["http_requests_total", "status"],
+  ["spec_decode_num_drafts_total", ""], ["spec_decode_num_draft_tokens_total", ""], ["spec_decode_num_accepted_tokens_total", ""], ["spec_decode_num_accepted_tokens_per_pos_total", "position"],
 ]);
 const gauges = new Set(["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "process_resident_memory_bytes"]);
 const histograms = new Set(["time_to_first_token_seconds", "inter_token_latency_seconds", "ossian_step_seconds"]);

@@ -150,6 +150,24 @@ test("tiles say what the ring has", () => {
   assert.deepEqual([0.0000021, 0.0342, 0.9994, 2.34, 75].map(short), ["2.1 \u00b5s", "34.2 ms", "999 ms", "2.3 s", "75 s"]);
 });
 
+test("a server that guesses has tiles of its own", () => {
+  const ring = new Ring();
+  const at = (n: number) => metrics({ tokens: 10 * n }) + `x:spec_decode_num_drafts_total{model_name="m"} ${4 * n}
+x:spec_decode_num_draft_tokens_total{model_name="m"} ${8 * n}
+x:spec_decode_num_accepted_tokens_total{model_name="m"} ${6 * n}
+x:spec_decode_num_accepted_tokens_per_pos_total{model_name="m",position="1"} ${2 * n}
+x:spec_decode_num_accepted_tokens_per_pos_total{model_name="m",position="0"} ${4 * n}
+x:spec_decode_num_accepted_tokens_per_pos_total{model_name="m",position="10"} 0
+`;
+  for (let i = 0; i < 5; i++) ring.push(moment(at(i), i * INTERVAL));
+  const [held, step] = tiles(ring).slice(-2);
+  assert.deepEqual([held.title, valueOf(held, held.lines[0]), held.note], ["Guesses that held", "75 %", "of the last minute; by place 100, 50, 0 %"]);
+  assert.deepEqual([step.title, valueOf(step, step.lines[0]), step.note], ["Tokens a step", "2.50", "where guessed; 24 guesses held in all"]);
+  ring.push(moment(at(4), 5 * INTERVAL + 60_000)); // behind a break nothing is known yet
+  assert.deepEqual(tiles(ring).slice(-2).map((t) => [valueOf(t, t.lines[0]), t.note]), [["\u2013", "of the last minute"], ["\u2013", "where guessed; 24 guesses held in all"]]);
+  assert.ok(tiles(run([{ tokens: 1 }])).every((t) => t.title !== "Tokens a step"));
+});
+
 const event = JSON.stringify({
   time: 1, uptime: 60, gauges: {}, others: { queued: 1, running: 2, ended: 3 }, left_out: 4,
   requests: [

@@ -41,15 +41,15 @@ func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, bo
 
 // Render answers POST /v1/chat/completions/render: the ids that the same body would have
 // computed, and the same errors up to there. The engine has no part in it.
-func (h *Handler) Render(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
-	made, err := h.prepare(w, r, caller, body)
+func (h *Handler) Render(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	made, err := h.prepare(reply, r, caller, body)
 	if err != nil {
 		return err
 	}
 	if err := generate.CheckSampling(made.model, &made.req.Sampling); err != nil {
 		return err
 	}
-	return w.Send(wire.Rendered{TokenIDs: made.ids})
+	return reply.Send(wire.Rendered{TokenIDs: made.ids})
 }
 
 // A prepared request is one whose prompt is known.
@@ -66,8 +66,8 @@ type prepared struct {
 
 // prepare takes a request through its stages up to the ids of its prompt: each may refuse it, so
 // their order is the order in which errors are found.
-func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (made prepared, err error) {
-	if made.req, made.field, err = h.decode(w, r, body); err != nil {
+func (h *Handler) prepare(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) (made prepared, err error) {
+	if made.req, made.field, err = h.decode(reply, r, body); err != nil {
 		return made, err
 	}
 	if made.model, err = caller.Model(r.Context(), h.service, made.req.Model); err != nil {
@@ -76,14 +76,15 @@ func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	if err = h.later(made.req); err != nil {
 		return made, err
 	}
-	if made.offers, err = h.offers(r.Context(), w, made.model, made.req); err != nil {
+	// Only what the model and the server offer is left to disagree with.
+	if made.offers, err = h.offers(r.Context(), reply, made.model, made.req); err != nil {
 		return made, err
 	}
 	if made.rules, made.at, err = rulesOf(made.req, made.offers); err != nil {
 		return made, err
 	}
 	made.conv = conversation(made.req, h.front.Clock(), made.offers)
-	if made.ids, err = h.prompt(w, made.model, made.req, made.conv); err != nil {
+	if made.ids, err = h.prompt(reply, made.model, made.req, made.conv); err != nil {
 		return made, Unrenderable(err, made.req)
 	}
 	return made, nil
@@ -91,15 +92,15 @@ func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, bod
 
 // deliver takes a request through the stages behind its prompt. kept: the request stays in memory
 // until the answers have ended.
-func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (delivery *api.Delivery, kept bool, err error) {
-	made, err := h.prepare(w, r, caller, body)
+func (h *Handler) deliver(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) (delivery *api.Delivery, kept bool, err error) {
+	made, err := h.prepare(reply, r, caller, body)
 	if err != nil {
 		return nil, false, err
 	}
 	req, model := made.req, made.model
 	// From here on only what parsers need of the conversation is held, unless it goes on.
 	known := generate.Known(made.conv)
-	constraint, err := h.constraint(r.Context(), w, model, known, made.rules, made.at)
+	constraint, err := h.constraint(r.Context(), reply, model, known, made.rules, made.at)
 	if err != nil {
 		return nil, false, Unrenderable(err, req)
 	}
@@ -114,7 +115,7 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	if err != nil {
 		return nil, false, err
 	}
-	return h.front.Choices(w, job, codec, gen.Sampling, 1), gen.Builtin != nil, nil
+	return h.front.Choices(reply, job, codec, gen.Sampling, 1), gen.Builtin != nil, nil
 }
 
 // decode reads a request, and how its reply names reasoning.

@@ -27,14 +27,14 @@ type codec struct {
 }
 
 func (h *Handler) codec(req *wire.ChatRequest, model *host.Model, ids []int32, field wire.ReasoningField) *codec {
-	c := &codec{front: h.front, head: h.front.Head("chatcmpl-", req.RequestID, model), field: field, logprobs: req.Logprobs, legacy: req.Legacy}
+	made := &codec{front: h.front, head: h.front.Head("chatcmpl-", req.RequestID, model), field: field, logprobs: req.Logprobs, legacy: req.Legacy}
 	if req.ReturnTokenIDs {
-		c.promptIDs = ids
+		made.promptIDs = ids
 	}
-	c.events = req.StreamOptions != nil && req.StreamOptions.ToolEvents
-	c.cited, c.unsent = make([][]wire.URLCitation, req.Choices()), make([][]int32, req.Choices())
-	c.stream = wire.NewChatStream(c.head, req.StreamOptions, field)
-	return c
+	made.events = req.StreamOptions != nil && req.StreamOptions.ToolEvents
+	made.cited, made.unsent = make([][]wire.URLCitation, req.Choices()), make([][]int32, req.Choices())
+	made.stream = wire.NewChatStream(made.head, req.StreamOptions, field)
+	return made
 }
 
 // Begin implements api.Encoder.
@@ -58,6 +58,7 @@ func (c *codec) Chunk(dst []byte, i int, delta *generate.Delta, ids []int32, usa
 		c.delta.Content = delta.Text
 		c.delta.Logprobs = c.given(delta.Logprobs)
 	case generate.CallName:
+		// Name and id of a call come once, with its first piece; arguments follow under its index.
 		c.call = wire.CallDelta{Index: delta.Call, ID: c.front.NewID("call_"), Name: delta.Text, Custom: delta.Custom, Legacy: c.legacy}
 		c.delta.Call = &c.call
 	case generate.CallArguments:
@@ -102,6 +103,7 @@ func (c *codec) tell(delta *generate.Delta) bool {
 	case generate.ToolRuns:
 		c.event.Status, c.event.Arguments = "running", call.Arguments
 	case generate.ToolEnds:
+		// A call that was cut, or of which nothing came back, stays incomplete.
 		c.event.Status = "incomplete"
 		if call.Result != nil && !delta.Cut {
 			c.event.Outcome = call.Result.Outcome.String()

@@ -19,7 +19,7 @@ import (
 
 // offers returns what a request gets of the server's tools, and takes those that it asks for out
 // of its others.
-func (h *Handler) offers(ctx context.Context, w *api.Reply, model *host.Model, req *wire.ChatRequest) ([]tools.Offer, error) {
+func (h *Handler) offers(ctx context.Context, reply *api.Reply, model *host.Model, req *wire.ChatRequest) ([]tools.Offer, error) {
 	if h.front.Toolbox == nil {
 		return nil, nil
 	}
@@ -28,7 +28,7 @@ func (h *Handler) offers(ctx context.Context, w *api.Reply, model *host.Model, r
 	if err != nil {
 		return nil, err
 	}
-	if err := h.front.Unknown(w, req.Ignored[known:]); err != nil {
+	if err := h.front.Unknown(reply, req.Ignored[known:]); err != nil {
 		return nil, err
 	}
 	if err := refuse(asked); err != nil {
@@ -42,10 +42,10 @@ func (h *Handler) offers(ctx context.Context, w *api.Reply, model *host.Model, r
 	if err != nil {
 		return nil, err
 	}
-	if err := h.front.Ignored(w, offered.Ignored); err != nil {
+	if err := h.front.Ignored(reply, offered.Ignored); err != nil {
 		return nil, err
 	}
-	w.Unavailable(offered.Listed)
+	reply.Unavailable(offered.Listed)
 	offers, err := unasked(offered.Offers, asked)
 	if err != nil {
 		return nil, err

@@ -19,14 +19,14 @@ type codec struct {
 
 func (h *Handler) codec(req *wire.CompletionRequest, model *host.Model, prompts [][]int32) *codec {
 	perPrompt := int(req.Choices())
-	c := &codec{head: h.front.Head("cmpl-", req.RequestID, model), logprobs: req.Logprobs != nil, offsets: make([]int, len(prompts)*perPrompt)}
+	made := &codec{head: h.front.Head("cmpl-", req.RequestID, model), logprobs: req.Logprobs != nil, offsets: make([]int, len(prompts)*perPrompt)}
 	if req.ReturnTokenIDs {
-		for i := range c.offsets {
-			c.promptIDs = append(c.promptIDs, prompts[i/perPrompt])
+		for i := range made.offsets {
+			made.promptIDs = append(made.promptIDs, prompts[i/perPrompt])
 		}
 	}
-	c.stream = wire.NewCompletionStream(c.head, req.StreamOptions)
-	return c
+	made.stream = wire.NewCompletionStream(made.head, req.StreamOptions)
+	return made
 }
 
 // Begin implements api.Encoder: nothing opens a choice.

@@ -35,8 +35,8 @@ func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, bo
 
 // Render answers POST /v1/completions/render: the ids of each prompt that the same body would have
 // computed, and the same errors up to there. The engine has no part in it.
-func (h *Handler) Render(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
-	req, model, prompts, err := h.prepare(w, r, caller, body)
+func (h *Handler) Render(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	req, model, prompts, err := h.prepare(reply, r, caller, body)
 	if err != nil {
 		return err
 	}
@@ -47,13 +47,13 @@ func (h *Handler) Render(w *api.Reply, r *http.Request, caller *api.Caller, body
 	for i := range prompts {
 		rendered[i].TokenIDs = prompts[i]
 	}
-	return w.Send(rendered)
+	return reply.Send(rendered)
 }
 
 // prepare takes a request through its stages up to the ids of its prompts: each may refuse it, so
 // their order is the order in which errors are found.
-func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (req *wire.CompletionRequest, model *host.Model, prompts [][]int32, err error) {
-	if req, err = h.decode(w, body); err != nil {
+func (h *Handler) prepare(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) (req *wire.CompletionRequest, model *host.Model, prompts [][]int32, err error) {
+	if req, err = h.decode(reply, body); err != nil {
 		return nil, nil, nil, err
 	}
 	if model, err = caller.Model(r.Context(), h.service, req.Model); err != nil {
@@ -62,19 +62,19 @@ func (h *Handler) prepare(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	if later := generate.Later(&req.Sampling); later != nil {
 		return nil, nil, nil, later
 	}
-	if prompts, err = h.prompts(w, model, req); err != nil {
+	if prompts, err = h.prompts(reply, model, req); err != nil {
 		return nil, nil, nil, err
 	}
 	return req, model, prompts, nil
 }
 
 // deliver takes a request through the stages behind its prompts.
-func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
-	req, model, prompts, err := h.prepare(w, r, caller, body)
+func (h *Handler) deliver(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
+	req, model, prompts, err := h.prepare(reply, r, caller, body)
 	if err != nil {
 		return nil, err
 	}
-	constraint, err := h.constraint(r.Context(), w, model, req)
+	constraint, err := h.constraint(r.Context(), reply, model, req)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	if err != nil {
 		return nil, err
 	}
-	return h.front.Choices(w, job, codec, gen.Sampling, len(prompts)), nil
+	return h.front.Choices(reply, job, codec, gen.Sampling, len(prompts)), nil
 }
 
 // decode reads a request.
@@ -135,7 +135,7 @@ func (h *Handler) prompt(model *host.Model, req *wire.CompletionRequest, i int) 
 }
 
 // constraint returns what makes the constraints of choices, and tells what they leave out.
-func (h *Handler) constraint(ctx context.Context, w *api.Reply, model *host.Model, req *wire.CompletionRequest) (generate.Constraints, error) {
+func (h *Handler) constraint(ctx context.Context, reply *api.Reply, model *host.Model, req *wire.CompletionRequest) (generate.Constraints, error) {
 	answer, at, err := generate.Form(&req.Sampling)
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (h *Handler) constraint(ctx context.Context, w *api.Reply, model *host.Mode
 	if err != nil {
 		return nil, err
 	}
-	return fresh, h.front.Ignored(w, ignored)
+	return fresh, h.front.Ignored(reply, ignored)
 }
 
 // generation returns what a request asks for. The caller adds who asks, and the constraint.

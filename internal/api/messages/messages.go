@@ -37,8 +37,8 @@ func (h *Handler) Create(w *api.Reply, r *http.Request, caller *api.Caller, body
 }
 
 // CountTokens answers POST /v1/messages/count_tokens.
-func (h *Handler) CountTokens(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
-	req, model, err := h.decode(r.Context(), w, caller, body, true)
+func (h *Handler) CountTokens(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	req, model, err := h.decode(r.Context(), reply, caller, body, true)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (h *Handler) CountTokens(w *api.Reply, r *http.Request, caller *api.Caller,
 	if err != nil {
 		return unrenderable(err, req)
 	}
-	return w.Send(struct {
+	return reply.Send(struct {
 		Tokens int `json:"input_tokens"`
 	}{len(prompt.IDs())})
 }
@@ -78,8 +78,8 @@ func (h *Handler) conversation(req *messages.Request) *chat.Conversation {
 }
 
 // deliver takes a request through the stages of a chat.
-func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
-	req, model, err := h.decode(r.Context(), w, caller, body, false)
+func (h *Handler) deliver(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
+	req, model, err := h.decode(r.Context(), reply, caller, body, false)
 	if err != nil {
 		return nil, err
 	}
@@ -93,27 +93,27 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 		return nil, err
 	}
 	known := generate.Known(conv)
-	rules, constraint, err := h.constraint(r.Context(), w, model, known, req)
+	rules, constraint, err := h.constraint(r.Context(), reply, model, known, req)
 	if err != nil {
 		return nil, unrenderable(err, req)
 	}
 	gen := &generate.Generation{Sampling: &req.Chat.Sampling, Label: caller.Label, Model: model, Tenant: caller.Tenant, Received: caller.Received, Prompts: [][]int32{ids},
 		MaxTokens: req.Chat.MaxTokens, Constraint: constraint, Parser: func() chat.Parser { return model.Format.Parser(known) },
 		HideReasoning: !req.Thinking, Items: true, OneCall: rules.OneCall}
-	codec := h.codec(w, req, model, len(ids)) // before the job: its id is drawn before the seed
+	codec := h.codec(reply, req, model, len(ids)) // before the job: its id is drawn before the seed
 	gen.ReplyID, gen.ModelName, gen.Observer = codec.reply.ID, req.Chat.Model, caller.Observer
 	job, err := h.service.Start(r.Context(), gen)
 	if err != nil {
 		return nil, err
 	}
 	if req.Chat.Stream {
-		return h.front.Events(w, job, codec), nil
+		return h.front.Events(reply, job, codec), nil
 	}
-	return h.front.Whole(w, job, codec, codec.body), nil
+	return h.front.Whole(reply, job, codec, codec.body), nil
 }
 
 // constraint returns what answers are held to, and tells what that leaves out.
-func (h *Handler) constraint(ctx context.Context, w *api.Reply, model *host.Model, known *chat.Conversation, req *messages.Request) (*chat.Rules, generate.Constraints, error) {
+func (h *Handler) constraint(ctx context.Context, reply *api.Reply, model *host.Model, known *chat.Conversation, req *messages.Request) (*chat.Rules, generate.Constraints, error) {
 	answer, at, err := generate.Form(&req.Chat.Sampling)
 	if err != nil {
 		return nil, nil, err
@@ -127,7 +127,7 @@ func (h *Handler) constraint(ctx context.Context, w *api.Reply, model *host.Mode
 	if err != nil {
 		return nil, nil, err
 	}
-	return rules, fresh, h.front.Ignored(w, ignored)
+	return rules, fresh, h.front.Ignored(reply, ignored)
 }
 
 // unrenderable names what a format cannot write with the paths of the request.

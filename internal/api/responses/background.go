@@ -56,10 +56,10 @@ func (t *task) stop(ctx context.Context, why error) error {
 
 // background starts a response and answers as soon as it is stored; with stream the
 // answer is its events.
-func (h *Handler) background(w *api.Reply, r *http.Request, req *request) error {
+func (h *Handler) background(reply *api.Reply, r *http.Request, req *request) error {
 	maker := h.maker(req)
 	ctx, cancel := context.WithCancelCause(h.life)
-	maker.task, maker.requestID = &task{cancel: cancel, done: make(chan struct{})}, w.ID
+	maker.task, maker.requestID = &task{cancel: cancel, done: make(chan struct{})}, reply.ID
 	if err := maker.start(ctx); err != nil {
 		cancel(err)
 		return err
@@ -85,9 +85,9 @@ func (h *Handler) background(w *api.Reply, r *http.Request, req *request) error 
 		return err
 	}
 	if req.Stream {
-		return h.follow(w, r, &inclusion{h: h, owner: req.owner}, maker.object.ID, -1)
+		return h.follow(reply, r, &inclusion{h: h, owner: req.owner}, maker.object.ID, -1)
 	}
-	w.JSON(http.StatusOK, maker.created)
+	reply.JSON(http.StatusOK, maker.created)
 	return nil
 }
 

@@ -134,6 +134,8 @@ func (past *history) append(turn chat.Turn, at int) {
 // said adds the output of a response, from the given item of the input on or -1, with what is
 // stored of how it came about.
 func (past *history) said(output []response.Item, at int, rec *record) {
+	// A response of several steps has ids and results of each: its output is taken apart as it was
+	// made.
 	ids, counts := [][]int32{rec.ids}, []int{len(output)}
 	if len(rec.Steps) > 0 {
 		ids, counts = rec.stepIDs(), rec.split(output)
@@ -141,6 +143,8 @@ func (past *history) said(output []response.Item, at int, rec *record) {
 	for i, count := range counts {
 		var sampled []int32
 		var results []result
+		// Records of older versions, or of responses that failed, may have fewer ids or steps than
+		// output.
 		if i < len(ids) {
 			sampled = ids[i]
 		}
@@ -317,6 +321,8 @@ func (past *history) read(input []response.Item, at int, known *recaller) (began
 		if at >= 0 {
 			from = at + i
 		}
+		// Clients send earlier output back as input: where it is that of a stored response, its ids
+		// go into the prompt as they were sampled.
 		found := known.recall(input[i:])
 		if found.count == 0 {
 			if it := &input[i]; it.IsServed() {

@@ -90,7 +90,7 @@ type inclusion struct {
 
 // including returns what a GET of an owner's response includes. Names that nobody knows are named
 // as ignored.
-func (h *Handler) including(w *api.Reply, r *http.Request, owner string) (*inclusion, error) {
+func (h *Handler) including(reply *api.Reply, r *http.Request, owner string) (*inclusion, error) {
 	in := &inclusion{h: h, owner: owner}
 	var unknown []string
 	for _, name := range included(r.URL.Query()) {
@@ -100,7 +100,7 @@ func (h *Handler) including(w *api.Reply, r *http.Request, owner string) (*inclu
 			unknown = append(unknown, "include."+name)
 		}
 	}
-	return in, h.front.Ignored(w, unknown)
+	return in, h.front.Ignored(reply, unknown)
 }
 
 func (in *inclusion) has(name string) bool { return slices.Contains(in.names, name) }

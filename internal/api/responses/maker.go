@@ -104,8 +104,8 @@ func (m *maker) play(dst []byte, delta *generate.Delta) []byte {
 		m.changed = true
 		dst = m.object.End(dst, status)
 	case generate.Cited:
-		c := delta.Citation
-		dst = m.object.Cite(dst, response.Citation{Start: c.Start, End: c.End, URL: c.URL, Title: c.Title})
+		cited := delta.Citation
+		dst = m.object.Cite(dst, response.Citation{Start: cited.Start, End: cited.End, URL: cited.URL, Title: cited.Title})
 	default:
 		dst = m.object.Add(dst, delta.Text, delta.Logprobs)
 	}

@@ -17,7 +17,7 @@ import (
 // converse sets the conversation of a request and what it goes on from: instructions,
 // earlier responses, then its input, of which items that are the output of a stored
 // response are that.
-func (h *Handler) converse(w *api.Reply, req *request, links []store.Link) (*history, error) {
+func (h *Handler) converse(reply *api.Reply, req *request, links []store.Link) (*history, error) {
 	past := &history{offers: req.offers}
 	if req.Instructions != nil {
 		past.append(chat.Turn{Role: chat.Developer, Parts: []string{*req.Instructions}}, -1)
@@ -39,28 +39,28 @@ func (h *Handler) converse(w *api.Reply, req *request, links []store.Link) (*his
 		return nil, err
 	}
 	req.state, req.root, req.container, req.told = past.state, past.root, past.container, past.listed
-	if err := h.front.Ignored(w, req.foreign()); err != nil {
+	if err := h.front.Ignored(reply, req.foreign()); err != nil {
 		return nil, err
 	}
 	if began.IsZero() {
 		began = h.front.Clock()
 	}
 	req.conv = &chat.Conversation{Turns: past.turns, Effort: req.Effort, Now: began, NoCalls: req.ToolChoice.Mode == "none", MustCall: generate.MustCall(&req.ToolChoice), KeepReasoning: req.Context == "all_turns", Continue: req.ContinueFinal,
-		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools), Builtins: namespaces(req.offers)}
+		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools), Builtins: api.Namespaces(req.offers)}
 	return past, nil
 }
 
 // prompt sets the ids that a request begins with. With truncation auto the oldest turns
 // go until there is room for an answer, those of the user together with what followed,
 // and never the last.
-func (h *Handler) prompt(w *api.Reply, req *request, past *history) error {
+func (h *Handler) prompt(reply *api.Reply, req *request, past *history) error {
 	ids := func() ([]int32, error) {
 		prompt, err := h.service.Render(req.model, "input", req.conv)
 		if err != nil {
 			return nil, inputError(err, past, req.Request)
 		}
 		ids, dropped, err := h.service.Encode(req.model, prompt, generate.Room{Param: "input", Truncate: req.TruncatePrompt, Output: req.MaxOutputTokens})
-		w.Truncated(dropped)
+		reply.Truncated(dropped)
 		return ids, err
 	}
 	var err error
@@ -80,7 +80,7 @@ func (h *Handler) prompt(w *api.Reply, req *request, past *history) error {
 	}
 	req.conv.Turns = without(all, starts, fits)
 	req.truncated = len(all) - len(req.conv.Turns)
-	w.Truncated(req.truncated)
+	reply.Truncated(req.truncated)
 	req.ids, err = ids()
 	return err
 }

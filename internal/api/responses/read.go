@@ -42,9 +42,9 @@ func gone(err error, id string) error {
 }
 
 // Stored answers GET and DELETE of /v1/responses/{id}.
-func (h *Handler) Stored(w *api.Reply, r *http.Request, caller *api.Caller) error {
+func (h *Handler) Stored(reply *api.Reply, r *http.Request, caller *api.Caller) error {
 	if r.Method == http.MethodDelete {
-		return h.delete(w, r, caller)
+		return h.delete(reply, r, caller)
 	}
 	streamed, after, err := replayOf(r)
 	if err != nil {
@@ -54,14 +54,14 @@ func (h *Handler) Stored(w *api.Reply, r *http.Request, caller *api.Caller) erro
 	if err != nil {
 		return err
 	}
-	include, err := h.including(w, r, owner)
+	include, err := h.including(reply, r, owner)
 	if err != nil {
 		return err
 	}
 	// Events of a background response are stored, and may still be made; those of another are
 	// made again of its object.
 	if streamed && rec.Background {
-		return h.follow(w, r, include, rec.ID, after)
+		return h.follow(reply, r, include, rec.ID, after)
 	}
 	stored := unpack(rec.Object)
 	object, err := include.object(&stored)
@@ -69,14 +69,14 @@ func (h *Handler) Stored(w *api.Reply, r *http.Request, caller *api.Caller) erro
 		return err
 	}
 	if !streamed {
-		w.JSON(http.StatusOK, object)
+		reply.JSON(http.StatusOK, object)
 		return nil
 	}
 	parsed, err := response.Parse(object, h.front.Limits())
 	if err != nil {
 		return err
 	}
-	return w.Events(behind(parsed.Replay(nil), after))
+	return reply.Events(behind(parsed.Replay(nil), after))
 }
 
 // replayOf reads the parameters of a GET.
@@ -105,7 +105,7 @@ func behind(events []byte, after int) []byte {
 }
 
 // delete answers DELETE of /v1/responses/{id}. What is being made is stopped first.
-func (h *Handler) delete(w *api.Reply, r *http.Request, caller *api.Caller) error {
+func (h *Handler) delete(reply *api.Reply, r *http.Request, caller *api.Caller) error {
 	owner, rec, err := h.read(r, caller, "")
 	if _, damaged := errors.AsType[*store.DamageError](err); damaged { // it can still be deleted
 		rec.ID, err = strings.TrimPrefix(r.URL.Path, path), nil
@@ -121,12 +121,12 @@ func (h *Handler) delete(w *api.Reply, r *http.Request, caller *api.Caller) erro
 	if err := h.archive.Delete(r.Context(), owner, rec.ID); err != nil {
 		return gone(err, rec.ID)
 	}
-	return w.Send(response.Deleted{ID: rec.ID, Object: "response", Deleted: true})
+	return reply.Send(response.Deleted{ID: rec.ID, Object: "response", Deleted: true})
 }
 
 // Cancel answers POST /v1/responses/{id}/cancel. That somebody asked is stored
 // first: a crash does not turn a cancelled response into a failed one.
-func (h *Handler) Cancel(w *api.Reply, r *http.Request, caller *api.Caller) error {
+func (h *Handler) Cancel(reply *api.Reply, r *http.Request, caller *api.Caller) error {
 	owner, rec, err := h.read(r, caller, "/cancel")
 	if err != nil {
 		return err
@@ -149,12 +149,12 @@ func (h *Handler) Cancel(w *api.Reply, r *http.Request, caller *api.Caller) erro
 			return gone(err, id)
 		}
 	}
-	w.JSON(http.StatusOK, unpack(rec.Object).object)
+	reply.JSON(http.StatusOK, unpack(rec.Object).object)
 	return nil
 }
 
 // InputItems answers GET /v1/responses/{id}/input_items.
-func (h *Handler) InputItems(w *api.Reply, r *http.Request, caller *api.Caller) error {
+func (h *Handler) InputItems(reply *api.Reply, r *http.Request, caller *api.Caller) error {
 	page, err := pageOf(r)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (h *Handler) InputItems(w *api.Reply, r *http.Request, caller *api.Caller) 
 	if len(items) > 0 {
 		list.FirstID, list.LastID = items[0].ID, items[len(items)-1].ID
 	}
-	w.JSON(http.StatusOK, list.Append(nil))
+	reply.JSON(http.StatusOK, list.Append(nil))
 	return nil
 }
 
@@ -209,7 +209,7 @@ func pageOf(r *http.Request) (store.Page, error) {
 
 // follow sends the events of a stored response behind a sequence number, with what is included,
 // and waits for those that are still to come.
-func (h *Handler) follow(w *api.Reply, r *http.Request, include *inclusion, id string, after int) error {
+func (h *Handler) follow(reply *api.Reply, r *http.Request, include *inclusion, id string, after int) error {
 	for {
 		// Without an event for a while there is a ping, and a look whether the client is there.
 		ctx, cancel := context.WithTimeout(r.Context(), h.front.Limits().Time(limits.PingInterval))
@@ -225,14 +225,14 @@ func (h *Handler) follow(w *api.Reply, r *http.Request, include *inclusion, id s
 			for _, event := range events {
 				out = append(out, event...)
 			}
-		case r.Context().Err() != nil || w.Left():
+		case r.Context().Err() != nil || reply.Left():
 			return generate.ErrGone
 		case errors.Is(err, context.DeadlineExceeded):
 			out = []byte(wire.Ping)
 		default:
-			return h.lose(w, id, after+1, err)
+			return h.lose(reply, id, after+1, err)
 		}
-		if err := w.Events(out); err != nil || done {
+		if err := reply.Events(out); err != nil || done {
 			return err
 		}
 	}
@@ -240,15 +240,15 @@ func (h *Handler) follow(w *api.Reply, r *http.Request, include *inclusion, id s
 
 // lose says that the events of a response cannot be read any further; next is the number of
 // the one that would follow.
-func (h *Handler) lose(w *api.Reply, id string, next int, err error) error {
+func (h *Handler) lose(reply *api.Reply, id string, next int, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		err = noResponse("response_id", id) // deleted meanwhile
 	case errors.Is(err, store.ErrClosed):
 		err = engine.ErrStopped
 	}
-	if !w.Begun() {
+	if !reply.Begun() {
 		return err
 	}
-	return w.Events(wire.AppendLost(nil, h.front.Explain(w.ID, err), next))
+	return reply.Events(wire.AppendLost(nil, h.front.Explain(reply.ID, err), next))
 }

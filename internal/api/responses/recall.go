@@ -91,6 +91,7 @@ func (r *recaller) read(of string, items []response.Item) recalled {
 // gave finds out what is stored of the calls of the response that has an item.
 func (r *recaller) gave(past *history, item string) {
 	if _, known := past.gave[item]; known || item == "" || r.h.archive == nil {
+		// An item that is stored nowhere, or no more, is what the client says it is.
 		return
 	}
 	of, err := r.h.archive.Find(r.owner, item)
@@ -119,6 +120,7 @@ func (h *Handler) resolve(items []response.Item, owner, model string) error {
 		it := &items[i]
 		switch {
 		case it.Type == response.ItemReference:
+			// lookUp asks for the owner's items alone: those of others are not found.
 			found, err := h.lookUp(it.ID, owner)
 			if err != nil {
 				return err
@@ -150,12 +152,13 @@ func (h *Handler) lookUp(id, owner string) (*response.Item, error) {
 		if rec, err = h.archive.Get(owner, of); err == nil {
 			var object *response.Response
 			if object, err = response.Parse(unpack(rec.Object).object, h.front.Limits()); err == nil {
-				if n := slices.IndexFunc(object.Output, func(it response.Item) bool { return it.ID == id }); n >= 0 {
-					return &object.Output[n], nil
+				if at := slices.IndexFunc(object.Output, func(it response.Item) bool { return it.ID == id }); at >= 0 {
+					return &object.Output[at], nil
 				}
 			}
 		}
 	}
+	// Whether it was deleted or never was makes no difference to whoever refers to it.
 	if errors.Is(err, store.ErrNotFound) {
 		err = nil
 	}

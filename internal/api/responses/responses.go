@@ -119,27 +119,27 @@ func (req *request) chain() string {
 
 // Create answers POST /v1/responses. A body whose items are kept until the response is
 // stored counts as long.
-func (h *Handler) Create(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
-	asked, err := h.decode(w, body)
+func (h *Handler) Create(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	asked, err := h.decode(reply, body)
 	if err != nil {
 		return err
 	}
-	req, err := h.prepare(r.Context(), w, caller, asked)
+	req, err := h.prepare(r.Context(), reply, caller, asked)
 	if err != nil {
 		return err
 	}
-	if err := h.constrain(r.Context(), w, req); err != nil {
+	if err := h.constrain(r.Context(), reply, req); err != nil {
 		return err
 	}
 	if req.Background {
 		if req.PromptProgress { // events are stored, and what they tell would be over
-			if err := h.front.Ignored(w, []string{"stream_options.prompt_progress"}); err != nil {
+			if err := h.front.Ignored(reply, []string{"stream_options.prompt_progress"}); err != nil {
 				return err
 			}
 		}
-		return h.background(w, r, req)
+		return h.background(reply, r, req)
 	}
-	delivery, err := h.deliver(r.Context(), w, req)
+	delivery, err := h.deliver(r.Context(), reply, req)
 	if err != nil {
 		return err
 	}
@@ -150,16 +150,16 @@ func (h *Handler) Create(w *api.Reply, r *http.Request, caller *api.Caller, body
 }
 
 // CountTokens answers POST /v1/responses/input_tokens.
-func (h *Handler) CountTokens(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
-	asked, err := h.decode(w, body)
+func (h *Handler) CountTokens(reply *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	asked, err := h.decode(reply, body)
 	if err != nil {
 		return err
 	}
-	req, err := h.prepare(r.Context(), w, caller, asked)
+	req, err := h.prepare(r.Context(), reply, caller, asked)
 	if err != nil {
 		return err
 	}
-	return w.Send(response.InputTokens{Object: "response.input_tokens", Tokens: len(req.ids)})
+	return reply.Send(response.InputTokens{Object: "response.input_tokens", Tokens: len(req.ids)})
 }
 
 // PromptIDs returns the prompt of a request that is valid.
@@ -188,7 +188,7 @@ func (h *Handler) decode(w *api.Reply, body []byte) (*response.Request, error) {
 }
 
 // prepare finds out the prompt of a request that is valid.
-func (h *Handler) prepare(ctx context.Context, w *api.Reply, caller *api.Caller, asked *response.Request) (*request, error) {
+func (h *Handler) prepare(ctx context.Context, reply *api.Reply, caller *api.Caller, asked *response.Request) (*request, error) {
 	model, err := caller.Model(ctx, h.service, asked.Model)
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (h *Handler) prepare(ctx context.Context, w *api.Reply, caller *api.Caller,
 		return nil, err
 	}
 	req := &request{Request: asked, model: model, caller: caller, owner: h.owner(caller.Tenant)}
-	if req.store, err = h.storing(w, asked); err != nil {
+	if req.store, err = h.storing(reply, asked); err != nil {
 		return nil, err
 	}
 	// What it goes on from, by id, then its own items with what they refer to.
@@ -208,19 +208,19 @@ func (h *Handler) prepare(ctx context.Context, w *api.Reply, caller *api.Caller,
 	if err := h.resolve(asked.Input, req.owner, model.Fingerprint); err != nil {
 		return nil, err
 	}
-	if err := h.offer(ctx, w, req); err != nil {
+	if err := h.offer(ctx, reply, req); err != nil {
 		return nil, err
 	}
-	past, err := h.converse(w, req, links)
+	past, err := h.converse(reply, req, links)
 	if err != nil {
 		return nil, err
 	}
-	return req, h.prompt(w, req, past)
+	return req, h.prompt(reply, req, past)
 }
 
 // storing decides whether a response is kept. A store that does not take writes fails
 // those who need it and is passed over for those who only did not say no (DUR-3).
-func (h *Handler) storing(w *api.Reply, asked *response.Request) (bool, error) {
+func (h *Handler) storing(reply *api.Reply, asked *response.Request) (bool, error) {
 	if !asked.Keep() {
 		return false, nil
 	}
@@ -232,7 +232,7 @@ func (h *Handler) storing(w *api.Reply, asked *response.Request) (bool, error) {
 		problem = "responses cannot be stored now"
 	}
 	if needed := asked.Background || asked.Store != nil; !needed {
-		w.Header().Set("x-ossian-not-stored", problem)
+		reply.Header().Set("x-ossian-not-stored", problem)
 		return false, nil
 	}
 	// The field that cannot do without the store is to blame.
@@ -247,7 +247,7 @@ func (h *Handler) storing(w *api.Reply, asked *response.Request) (bool, error) {
 }
 
 // constrain finds out what the answer is held to, and tells what that leaves out.
-func (h *Handler) constrain(ctx context.Context, w *api.Reply, req *request) error {
+func (h *Handler) constrain(ctx context.Context, reply *api.Reply, req *request) error {
 	answer, at, err := generate.Form(&req.Sampling)
 	if err != nil {
 		return err
@@ -262,17 +262,17 @@ func (h *Handler) constrain(ctx context.Context, w *api.Reply, req *request) err
 		return err
 	}
 	req.constraint = fresh
-	return h.front.Ignored(w, ignored)
+	return h.front.Ignored(reply, ignored)
 }
 
 // deliver starts a response that the client waits for, event by event or as a whole.
-func (h *Handler) deliver(ctx context.Context, w *api.Reply, req *request) (*api.Delivery, error) {
+func (h *Handler) deliver(ctx context.Context, reply *api.Reply, req *request) (*api.Delivery, error) {
 	maker := h.maker(req)
 	if err := maker.start(ctx); err != nil {
 		return nil, err
 	}
 	if req.Stream {
-		delivery := h.front.Events(w, maker.job, maker)
+		delivery := h.front.Events(reply, maker.job, maker)
 		if req.RunningUsage() {
 			delivery.Running()
 		}
@@ -281,7 +281,7 @@ func (h *Handler) deliver(ctx context.Context, w *api.Reply, req *request) (*api
 		}
 		return delivery, nil
 	}
-	return h.front.Whole(w, maker.job, maker, func() []byte { return maker.object.Append(nil) }), nil
+	return h.front.Whole(reply, maker.job, maker, func() []byte { return maker.object.Append(nil) }), nil
 }
 
 // generation returns what a request asks for; id is the response's.

@@ -164,6 +164,8 @@ func (m *maker) fill(it *response.Item, gave *tools.Result) {
 	case response.ItemWebSearch:
 		m.fillSearch(served, gave.Action)
 	case response.ItemMCPCall:
+		// A call has an output or an error: what a tool printed before it failed is the error's
+		// message.
 		if gave.Outcome == tools.Done {
 			served.Output = wire.Ptr(output)
 			return

@@ -7,14 +7,13 @@ import (
 	"strings"
 
 	"ossian/internal/api"
-	"ossian/internal/chat"
 	"ossian/internal/generate"
 	"ossian/internal/tools"
 	"ossian/internal/wire"
 )
 
 // offer finds out which tools of the server a request gets. With tool_choice none it gets none.
-func (h *Handler) offer(ctx context.Context, w *api.Reply, req *request) error {
+func (h *Handler) offer(ctx context.Context, reply *api.Reply, req *request) error {
 	asked := req.ServerTools
 	if h.front.Toolbox == nil || req.ToolChoice.Mode == "none" || (asked != nil && len(asked) == 0) {
 		return req.checkChoices()
@@ -23,7 +22,7 @@ func (h *Handler) offer(ctx context.Context, w *api.Reply, req *request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.front.Ignored(w, offered.Ignored); err != nil {
+	if err := h.front.Ignored(reply, offered.Ignored); err != nil {
 		return err
 	}
 	req.offers, req.listed = offered.Offers, offered.Listed
@@ -111,20 +110,6 @@ func (req *request) callable() []string {
 	all := []string{}
 	for i := range choice.Served {
 		all = append(all, req.chosen(&choice.Served[i])...)
-	}
-	return all
-}
-
-// namespaces returns offers as models are told of them.
-func namespaces(offers []tools.Offer) (all []chat.Namespace) {
-	for i := range offers {
-		space := &offers[i].Namespace
-		told := chat.Namespace{Name: space.Name, Description: space.Description}
-		for k := range space.Tools {
-			tool := &space.Tools[k]
-			told.Tools = append(told.Tools, chat.Tool{Name: tool.Name, Description: tool.Description, Parameters: tool.Parameters, Unshown: tool.Unshown})
-		}
-		all = append(all, told)
 	}
 	return all
 }

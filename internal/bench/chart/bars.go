@@ -95,9 +95,9 @@ func (c *canvas) background(title string) vg.Length {
 	return top
 }
 
-func (b *Bars) draw(c canvas) {
-	top := c.background(b.Title)
-	b.legend(c, top)
+func (b *Bars) draw(canvas canvas) {
+	top := canvas.background(b.Title)
+	b.legend(canvas, top)
 	top -= entryHeight + 6
 	// The scale leaves room for value and percentage above the highest bar.
 	var values []float64
@@ -105,28 +105,28 @@ func (b *Bars) draw(c canvas) {
 		values = append(values, pair.Before*1.12, pair.After*1.12)
 	}
 	axis := (&Axis{}).scale(values, true)
-	axis.from, axis.to = c.Min.Y+pageMargin+26, top
-	left := c.Min.X + 62
+	axis.from, axis.to = canvas.Min.Y+pageMargin+26, top
+	left := canvas.Min.X + 62
 	dashed := draw.LineStyle{Color: gridColour, Width: 0.6, Dashes: []vg.Length{3, 3}}
 	for _, mark := range axis.ticks {
 		y := axis.at(mark.value)
-		c.StrokeLine2(dashed, left, y, c.Max.X-pageMargin, y)
-		c.text(letters(8), vg.Point{X: left - 6, Y: y - 3}, 1, mark.label)
+		canvas.StrokeLine2(dashed, left, y, canvas.Max.X-pageMargin, y)
+		canvas.text(letters(8), vg.Point{X: left - 6, Y: y - 3}, 1, mark.label)
 	}
-	c.upwards(letters(9), vg.Point{X: c.Min.X + pageMargin + 8, Y: (axis.from + axis.to) / 2}, clip(b.Unit, maxName))
+	canvas.upwards(letters(9), vg.Point{X: canvas.Min.X + pageMargin + 8, Y: (axis.from + axis.to) / 2}, clip(b.Unit, maxName))
 	for i, pair := range b.Pairs {
 		middle := left + (vg.Length(i)+0.5)*pairWidth
-		c.text(letters(9), vg.Point{X: middle, Y: axis.from - 14}, 0.5, clip(pair.Label, 22))
-		c.bar(middle-barWidth-1, &axis, pair.Before, beforeColour, false, "", textColour)
+		canvas.text(letters(9), vg.Point{X: middle, Y: axis.from - 14}, 0.5, clip(pair.Label, 22))
+		canvas.bar(middle-barWidth-1, &axis, pair.Before, beforeColour, false, "", textColour)
 		colour := color.Color(textColour)
 		if pair.Better {
 			colour = betterColour
 		} else if pair.Worse {
 			colour = worseColour
 		}
-		c.bar(middle+1, &axis, pair.After, afterColour, true, pair.Change, colour)
+		canvas.bar(middle+1, &axis, pair.After, afterColour, true, pair.Change, colour)
 	}
-	c.StrokeLine2(draw.LineStyle{Color: axisColour, Width: 0.8}, left, axis.from, c.Max.X-pageMargin, axis.from)
+	canvas.StrokeLine2(draw.LineStyle{Color: axisColour, Width: 0.8}, left, axis.from, canvas.Max.X-pageMargin, axis.from)
 }
 
 // legend names the series.

@@ -148,34 +148,34 @@ func (f *Figure) top(legend []entry) vg.Length {
 }
 
 // draw draws title, legend and panels, from the top down.
-func (f *Figure) draw(c canvas, legend []entry) {
-	c.SetColor(color.White)
-	c.Fill(c.Rectangle.Path())
-	y := c.Max.Y - pageMargin
+func (f *Figure) draw(canvas canvas, legend []entry) {
+	canvas.SetColor(color.White)
+	canvas.Fill(canvas.Rectangle.Path())
+	y := canvas.Max.Y - pageMargin
 	if f.Title != "" {
-		c.text(bold(12), vg.Point{X: pageMargin, Y: y - 12}, 0, clip(f.Title, 2*maxName))
+		canvas.text(bold(12), vg.Point{X: pageMargin, Y: y - 12}, 0, clip(f.Title, 2*maxName))
 		y -= titleHeight
 	}
 	paint := f.colours()
 	for _, entry := range legend {
 		at := vg.Point{X: entry.x, Y: y - vg.Length(entry.row)*entryHeight - entryHeight/2}
-		c.FillPolygon(paint(entry.name), []vg.Point{{X: at.X, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y + 2}, {X: at.X, Y: at.Y + 2}})
-		c.text(letters(9), vg.Point{X: at.X + swatch + 4, Y: at.Y - 3}, 0, label(entry.name))
+		canvas.FillPolygon(paint(entry.name), []vg.Point{{X: at.X, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y + 2}, {X: at.X, Y: at.Y + 2}})
+		canvas.text(letters(9), vg.Point{X: at.X + swatch + 4, Y: at.Y - 3}, 0, label(entry.name))
 	}
-	f.panels(c, c.Max.Y-f.top(legend), paint)
+	f.panels(canvas, canvas.Max.Y-f.top(legend), paint)
 }
 
 // panels draws the panels between the margin at the bottom and top. Those in a column have
 // their axes below each other, those in a row beside each other.
-func (f *Figure) panels(c canvas, top vg.Length, paint func(string) color.Color) {
+func (f *Figure) panels(canvas canvas, top vg.Length, paint func(string) color.Color) {
 	// Texts take room first: the most that any panel of a row or a column needs. The axes share
 	// what is left evenly.
 	rows, columns := len(f.Panels), len(f.Panels[0])
 	frames := make([][]*frame, rows)
 	left, right := make([]vg.Length, columns), make([]vg.Length, columns)
 	above, below := make([]vg.Length, rows), make([]vg.Length, rows)
-	width := c.Max.X - c.Min.X - 2*pageMargin - vg.Length(columns-1)*panelGap
-	height := top - c.Min.Y - pageMargin - vg.Length(rows-1)*panelGap
+	width := canvas.Max.X - canvas.Min.X - 2*pageMargin - vg.Length(columns-1)*panelGap
+	height := top - canvas.Min.Y - pageMargin - vg.Length(rows-1)*panelGap
 	for row, panels := range f.Panels {
 		for column := range panels {
 			fr := newFrame(&panels[column])
@@ -191,11 +191,11 @@ func (f *Figure) panels(c canvas, top vg.Length, paint func(string) color.Color)
 	width, height = width/vg.Length(columns), height/vg.Length(rows)
 	y := top // from the top down, and from left to right
 	for row := range frames {
-		x := c.Min.X + pageMargin
+		x := canvas.Min.X + pageMargin
 		y -= above[row] + height
 		for column, fr := range frames[row] {
 			x += left[column]
-			fr.draw(c, vg.Rectangle{Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + width, Y: y + height}}, paint)
+			fr.draw(canvas, vg.Rectangle{Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + width, Y: y + height}}, paint)
 			x += width + right[column] + panelGap
 		}
 		y -= below[row] + panelGap

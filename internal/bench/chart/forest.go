@@ -44,8 +44,9 @@ func (f *Forest) SVG(dst io.Writer) error {
 // PNG writes f as a PNG image.
 func (f *Forest) PNG(dst io.Writer) error { return writePNG(dst, f.width(), f.height(), f.draw) }
 
-func (f *Forest) draw(c canvas) {
-	top := c.background(f.Title) - 4
+func (f *Forest) draw(canvas canvas) {
+	top := canvas.background(f.Title) - 4
+	// The axis holds 0 and the zone around it whatever the effects are.
 	values := []float64{-f.Zone, f.Zone, 0}
 	labels := vg.Length(60)
 	for _, effect := range f.Effects {
@@ -54,21 +55,21 @@ func (f *Forest) draw(c canvas) {
 	}
 	values = slices.DeleteFunc(values, func(value float64) bool { return math.IsNaN(value) })
 	axis := (&Axis{}).scale(values, true)
-	axis.from, axis.to = c.Min.X+pageMargin+labels+10, c.Max.X-150
-	bottom := c.Min.Y + pageMargin + 28
-	c.band(&axis, f.Zone, bottom, top)
+	axis.from, axis.to = canvas.Min.X+pageMargin+labels+10, canvas.Max.X-150
+	bottom := canvas.Min.Y + pageMargin + 28
+	canvas.band(&axis, f.Zone, bottom, top)
 	for _, mark := range axis.ticks {
 		x := axis.at(mark.value)
-		c.StrokeLine2(draw.LineStyle{Color: gridColour, Width: 0.6}, x, bottom, x, top)
-		c.text(letters(8), vg.Point{X: x, Y: bottom - 11}, 0.5, mark.label)
+		canvas.StrokeLine2(draw.LineStyle{Color: gridColour, Width: 0.6}, x, bottom, x, top)
+		canvas.text(letters(8), vg.Point{X: x, Y: bottom - 11}, 0.5, mark.label)
 	}
-	c.text(letters(9), vg.Point{X: (axis.from + axis.to) / 2, Y: bottom - 24}, 0.5, clip(f.Unit, maxName))
-	c.StrokeLine2(draw.LineStyle{Color: axisColour, Width: 1}, axis.at(0), bottom, axis.at(0), top)
+	canvas.text(letters(9), vg.Point{X: (axis.from + axis.to) / 2, Y: bottom - 24}, 0.5, clip(f.Unit, maxName))
+	canvas.StrokeLine2(draw.LineStyle{Color: axisColour, Width: 1}, axis.at(0), bottom, axis.at(0), top)
 	for i, effect := range f.Effects {
 		y := top - (vg.Length(i)+0.5)*effectHeight
-		c.text(letters(9), vg.Point{X: axis.from - 10, Y: y - 3}, 1, clip(effect.Label, 40))
-		c.text(letters(8), vg.Point{X: axis.to + 10, Y: y - 3}, 0, clip(effect.Text, 34))
-		c.effect(&axis, effect, y)
+		canvas.text(letters(9), vg.Point{X: axis.from - 10, Y: y - 3}, 1, clip(effect.Label, 40))
+		canvas.text(letters(8), vg.Point{X: axis.to + 10, Y: y - 3}, 0, clip(effect.Text, 34))
+		canvas.effect(&axis, effect, y)
 	}
 }
 

@@ -57,36 +57,36 @@ type frame struct {
 // newFrame fits the axes of a panel to its data and measures its texts. The place of the
 // axes in the figure comes later, when all panels are measured.
 func newFrame(panel *Panel) *frame {
-	f := &frame{Panel: panel}
+	measured := &frame{Panel: panel}
 	var xs, ys []float64
 	for _, l := range panel.Lines {
 		points := finite(l.Points)
-		f.points = append(f.points, points)
+		measured.points = append(measured.points, points)
 		for _, q := range points {
 			xs, ys = append(xs, q.X), append(ys, q.Y)
 		}
 	}
-	f.x, f.y = panel.X.scale(xs, false), panel.Y.scale(ys, true)
+	measured.x, measured.y = panel.X.scale(xs, false), panel.Y.scale(ys, true)
 	numbers := letters(8) // the font of the numbers
-	for _, t := range f.y.ticks {
-		f.left = max(f.left, numbers.Width(t.label))
+	for _, t := range measured.y.ticks {
+		measured.left = max(measured.left, numbers.Width(t.label))
 	}
-	for _, t := range f.x.ticks { // the last one may stand at the end
-		f.right = max(f.right, numbers.Width(t.label)/2)
+	for _, t := range measured.x.ticks { // the last one may stand at the end
+		measured.right = max(measured.right, numbers.Width(t.label)/2)
 	}
-	f.left += 8
+	measured.left += 8
 	if panel.Y.Title != "" {
-		f.left += 16
+		measured.left += 16
 	}
-	f.below = 15
+	measured.below = 15
 	if panel.X.Title != "" {
-		f.below += 13
+		measured.below += 13
 	}
-	f.above = 5
+	measured.above = 5
 	if panel.Title != "" {
-		f.above += 12
+		measured.above += 12
 	}
-	return f
+	return measured
 }
 
 // finite returns the points that can be drawn.
@@ -111,7 +111,7 @@ func (f *frame) draw(c canvas, box vg.Rectangle, paint func(string) color.Color)
 }
 
 // axes draws titles, numbers, ticks, and thin lines at those with a number.
-func (f *frame) axes(c canvas) {
+func (f *frame) axes(canvas canvas) {
 	x0, x1, y0, y1 := f.x.from, f.x.to, f.y.from, f.y.to
 	line := draw.LineStyle{Color: axisColour, Width: 0.5}
 	thin := draw.LineStyle{Color: gridColour, Width: 0.6}
@@ -124,30 +124,30 @@ func (f *frame) axes(c canvas) {
 	for _, mark := range f.x.ticks {
 		at := f.x.at(mark.value)
 		if mark.label != "" {
-			c.StrokeLine2(thin, at, y0, at, y1)
-			c.text(letters(8), vg.Point{X: at, Y: y0 - 13}, 0.5, mark.label)
+			canvas.StrokeLine2(thin, at, y0, at, y1)
+			canvas.text(letters(8), vg.Point{X: at, Y: y0 - 13}, 0.5, mark.label)
 		}
-		c.StrokeLine2(line, at, y0, at, y0-length(mark))
+		canvas.StrokeLine2(line, at, y0, at, y0-length(mark))
 	}
 	for _, mark := range f.y.ticks {
 		at := f.y.at(mark.value)
 		if mark.label != "" {
-			c.StrokeLine2(thin, x0, at, x1, at)
-			c.text(letters(8), vg.Point{X: x0 - 6, Y: at - 3}, 1, mark.label)
+			canvas.StrokeLine2(thin, x0, at, x1, at)
+			canvas.text(letters(8), vg.Point{X: x0 - 6, Y: at - 3}, 1, mark.label)
 		}
-		c.StrokeLine2(line, x0, at, x0-length(mark), at)
+		canvas.StrokeLine2(line, x0, at, x0-length(mark), at)
 	}
-	c.StrokeLines(line, []vg.Point{{X: x0, Y: y1}, {X: x0, Y: y0}, {X: x1, Y: y0}})
+	canvas.StrokeLines(line, []vg.Point{{X: x0, Y: y1}, {X: x0, Y: y0}, {X: x1, Y: y0}})
 	// Titles stand in the middle of their side, where newFrame left room.
 	middle := vg.Point{X: (x0 + x1) / 2, Y: (y0 + y1) / 2}
 	if f.Title != "" {
-		c.text(bold(10), vg.Point{X: middle.X, Y: y1 + 6}, 0.5, clip(f.Title, 2*maxName))
+		canvas.text(bold(10), vg.Point{X: middle.X, Y: y1 + 6}, 0.5, clip(f.Title, 2*maxName))
 	}
 	if f.X.Title != "" {
-		c.text(letters(9), vg.Point{X: middle.X, Y: y0 - 26}, 0.5, clip(f.X.Title, 2*maxName))
+		canvas.text(letters(9), vg.Point{X: middle.X, Y: y0 - 26}, 0.5, clip(f.X.Title, 2*maxName))
 	}
 	if f.Y.Title != "" {
-		c.upwards(letters(9), vg.Point{X: x0 - f.left + 9, Y: middle.Y}, clip(f.Y.Title, maxName))
+		canvas.upwards(letters(9), vg.Point{X: x0 - f.left + 9, Y: middle.Y}, clip(f.Y.Title, maxName))
 	}
 }
 
@@ -158,7 +158,7 @@ func (f *frame) at(q Point) vg.Point { return vg.Point{X: f.x.at(q.X), Y: f.y.at
 const maxMarks = 200
 
 // line draws one line: filling, then the line, then its marks.
-func (f *frame) line(c canvas, points []Point, style Style, colour color.Color) {
+func (f *frame) line(canvas canvas, points []Point, style Style, colour color.Color) {
 	if len(points) == 0 {
 		return
 	}
@@ -179,20 +179,20 @@ func (f *frame) line(c canvas, points []Point, style Style, colour color.Color) 
 			fill = color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 0x30}
 		}
 		outline := append([]vg.Point{{X: pts[0].X, Y: f.y.from}}, pts...)
-		c.FillPolygon(fill, append(outline, vg.Point{X: pts[len(pts)-1].X, Y: f.y.from}))
+		canvas.FillPolygon(fill, append(outline, vg.Point{X: pts[len(pts)-1].X, Y: f.y.from}))
 	}
 	if style&(Dots|Solid) == 0 {
 		line := draw.LineStyle{Color: colour, Width: 1.5}
 		if style&Dashed != 0 {
 			line.Dashes = []vg.Length{5, 3}
 		}
-		c.StrokeLines(line, pts)
+		canvas.StrokeLines(line, pts)
 	}
 	if marks {
 		for _, at := range pts {
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: 2.5, Shape: draw.CircleGlyph{}}, at)
+			canvas.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: 2.5, Shape: draw.CircleGlyph{}}, at)
 			if style&Rings != 0 {
-				c.DrawGlyphNoClip(draw.GlyphStyle{Color: color.White, Radius: 1.4, Shape: draw.CircleGlyph{}}, at)
+				canvas.DrawGlyphNoClip(draw.GlyphStyle{Color: color.White, Radius: 1.4, Shape: draw.CircleGlyph{}}, at)
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func thin(pts []vg.Point) []vg.Point {
 }
 
 // notes writes the texts, each where it covers no other.
-func (f *frame) notes(c canvas) {
+func (f *frame) notes(canvas canvas) {
 	const height = 11
 	face := letters(8)
 	var taken []vg.Rectangle
@@ -246,7 +246,7 @@ func (f *frame) notes(c canvas) {
 		}
 		if free {
 			taken = append(taken, vg.Rectangle{Min: at, Max: at.Add(vg.Point{X: width, Y: height})})
-			c.text(face, at, 0, text)
+			canvas.text(face, at, 0, text)
 		}
 	}
 }

@@ -98,6 +98,7 @@ func distribution(file, title, of string, names []string, values [][]float64) *F
 	for i, seconds := range values {
 		seconds = unit.scaled(seconds)
 		cdf.Lines = append(cdf.Lines, Line{names[i], cumulative(seconds), Steps},
+			// Runs without the metric, as of one token, have no curve.
 			Line{names[i], []Point{{stat.Percentile(seconds, 50), 50}, {stat.Percentile(seconds, 99), 99}}, Dots})
 		style := Steps
 		if len(values) == 1 {

@@ -185,6 +185,7 @@ func (s *series) facts() []pair {
 		out = append(out, pair{m.Key, m.Value})
 	}
 	out = append(out, environmentFacts(set.Environment)...)
+	// What a run says of itself is text from outside.
 	for i := range out {
 		out[i] = pair{clean(out[i].Key), clean(out[i].Value)}
 	}

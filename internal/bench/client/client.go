@@ -27,6 +27,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -50,20 +51,20 @@ type Client struct {
 
 // New checks the options. It asks nothing of anybody.
 func New(options Options) (*Client, error) {
-	c := &Client{Options: options, tokens: options.Tokens}
-	if c.Log == nil {
-		c.Log = io.Discard
+	made := &Client{Options: options, tokens: options.Tokens}
+	if made.Log == nil {
+		made.Log = io.Discard
 	}
 	var err error
-	if c.setup, err = c.Options.setup(); err != nil {
+	if made.setup, err = made.Options.setup(); err != nil {
 		return nil, err
 	}
-	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
-	if strings.HasPrefix(cmp.Or(c.Endpoint, endpointOf(c.setup.Backend)), "/v1/") {
-		c.BaseURL = strings.TrimSuffix(c.BaseURL, "/v1") // as clients of OpenAI have it
+	made.BaseURL = strings.TrimRight(made.BaseURL, "/")
+	if strings.HasPrefix(cmp.Or(made.Endpoint, endpointOf(made.setup.Backend)), "/v1/") {
+		made.BaseURL = strings.TrimSuffix(made.BaseURL, "/v1") // as clients of OpenAI have it
 	}
-	c.setup.URL = c.BaseURL + cmp.Or(c.Endpoint, endpointOf(c.setup.Backend))
-	return c, nil
+	made.setup.URL = made.BaseURL + cmp.Or(made.Endpoint, endpointOf(made.setup.Backend))
+	return made, nil
 }
 
 // endpointOf is the path of a backend.
@@ -320,7 +321,7 @@ func (c *Client) Record(ctx context.Context, index int, log string) (*bench.Reco
 	live := new(bench.Live)
 	options := c.options(live)
 	if log != "" {
-		file, err := os.Create(log)
+		file, err := create(log)
 		if err != nil {
 			return nil, err
 		}
@@ -338,6 +339,14 @@ func (c *Client) Record(ctx context.Context, index int, log string) (*bench.Reco
 		}
 	}
 	return bench.Run(ctx, target, work, options)
+}
+
+// create makes a file and its folder.
+func create(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, err
+	}
+	return os.Create(path)
 }
 
 // Files are those that a run writes; "" = not that one.
@@ -377,16 +386,16 @@ func (c *Client) Run(ctx context.Context, index int, files Files) (*Result, erro
 
 // Measure makes one run with the options and gives its numbers.
 func Measure(ctx context.Context, options Options, files Files) (*Result, error) {
-	c, err := New(options)
+	client, err := New(options)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
-	if err := c.Connect(ctx); err != nil {
+	defer client.Close()
+	if err := client.Connect(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.Prepare(ctx); err != nil {
+	if err := client.Prepare(ctx); err != nil {
 		return nil, err
 	}
-	return c.Run(ctx, 0, files)
+	return client.Run(ctx, 0, files)
 }

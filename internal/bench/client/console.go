@@ -105,6 +105,7 @@ func (c *Client) stage(stage bench.Stage, spent time.Duration) {
 		c.say("Starting initial single prompt test run...")
 	case profile == bench.LMDeploy && stage == bench.WarmedUp:
 		c.say("Initial test run completed. Starting main benchmark run...\nwarmup time: %.2fs", spent.Seconds())
+	// Plain profiles say it in their own words, above, or not at all.
 	case stage == bench.WarmingUp && !c.plain():
 		c.say("Warming up with %d requests...", c.Warmups)
 	case stage == bench.WarmedUp && !c.plain():

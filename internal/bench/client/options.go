@@ -131,18 +131,18 @@ const RandomSalt = "random"
 
 // Defaults returns the options that the tool of a profile has where nothing is given.
 func Defaults(profile bench.Profile) Options {
-	o := Options{Profile: profile, Data: NewData("random"), Arrivals: bench.Arrivals{Rate: math.Inf(1), Burstiness: 1},
+	options := Options{Profile: profile, Data: NewData("random"), Arrivals: bench.Arrivals{Rate: math.Inf(1), Burstiness: 1},
 		Conversations: Conversations{Turns: 3}, LoRAAssignment: "random", Percentiles: []float64{99}, Steady: bench.Steady{Threshold: report.SteadyThreshold}}
 	switch profile {
 	case bench.LMDeploy, bench.SGLang:
-		o.Data.Name, o.Seed, o.Warmups = "sharegpt", 1, 1
+		options.Data.Name, options.Seed, options.Warmups = "sharegpt", 1, 1
 	case bench.VLLM011:
-		o.Ready = 600 * time.Second
+		options.Ready = 600 * time.Second
 	}
 	if profile == bench.SGLang {
-		o.Data.Random.Output = 1024
+		options.Data.Random.Output = 1024
 	}
-	return o
+	return options
 }
 
 // ignoresEOS reports whether answers are to be as long as asked for: plain are the tools that
@@ -172,6 +172,7 @@ func (o *Options) setup() (*bench.Setup, error) {
 	setup := &bench.Setup{Profile: o.Profile, Backend: cmp.Or(o.Backend, backend), Steady: o.Steady, Dialect: cmp.Or(o.Dialect, "vllm"), Dataset: o.Data.Name, Label: o.Label, Seed: o.Seed,
 		Metadata: o.Metadata, Arrivals: o.Arrivals, Shard: o.Shard, IgnoreEOS: o.ignoresEOS(), Stream: !o.NoStream, Metrics: o.Metrics, Percentiles: o.Percentiles, Goodput: o.Goodput, Args: o.Args}
 	setup.Arrivals.Timed = o.Timed()
+	// Each option alone, before what follows from several.
 	for _, check := range []func() error{o.checkTraffic, o.checkShard, o.checkReport} {
 		if err := check(); err != nil {
 			return nil, err
@@ -211,6 +212,7 @@ func (o *Options) checkTraffic() error {
 	if r := o.ProbeRate; r != 0 && !(r >= 1e-6 && r <= 1e6) {
 		return fmt.Errorf("--probe-request-rate %v: want 0 for none, or 1e-6 to 1e6", r)
 	}
+	// A ramp begins and ends at rates of its own.
 	if arrivals.Ramp.Strategy != "" && !math.IsInf(arrivals.Rate, 1) {
 		return errors.New("--ramp-up-strategy and --request-rate exclude each other: the ramp has its own rates")
 	}

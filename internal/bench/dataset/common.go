@@ -132,21 +132,22 @@ type textCoder struct {
 
 // newCoder returns the coder of a tokenizer that has ids to draw from.
 func newCoder(bpe *token.BPE) (*textCoder, error) {
-	c := &textCoder{bpe: bpe, vocab: bpe.Vocab()}
+	coder := &textCoder{bpe: bpe, vocab: bpe.Vocab()}
 	added := map[int32]bool{}
 	for _, a := range bpe.Added() {
 		added[a.ID] = true
 	}
-	for c.vocab > 0 && (added[int32(c.vocab-1)] || bpe.Text(int32(c.vocab-1)) == "") {
-		c.vocab--
+	// Ids at the end that are added or have no text are no part of the vocabulary to draw from.
+	for coder.vocab > 0 && (added[int32(coder.vocab-1)] || bpe.Text(int32(coder.vocab-1)) == "") {
+		coder.vocab--
 	}
-	if c.vocab == 0 {
+	if coder.vocab == 0 {
 		return nil, errors.New("the tokenizer has added tokens only: prompts need others, name another with --tokenizer")
 	}
 	if bos, add := bpe.BOS(); add {
-		c.begin = []int32{bos}
+		coder.begin = []int32{bos}
 	}
-	return c, nil
+	return coder, nil
 }
 
 // all lists the ids of the vocabulary.

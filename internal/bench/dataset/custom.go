@@ -124,6 +124,7 @@ func readRow(line []byte, outputs bool) (row customRow, err error) {
 	prompt := fields["prompt"]
 	if jsonfile.IsNull(prompt) {
 		err := jsonfile.Missing("prompt", fields)
+		// A file of conversations is often given here by mistake.
 		if fields["messages"] != nil || fields["conversations"] != nil {
 			err = fmt.Errorf("%w; --dataset-name sharegpt reads conversations", err)
 		}

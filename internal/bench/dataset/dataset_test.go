@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"ossian/internal/soak"
 	"ossian/internal/token"
 )
 
@@ -57,7 +58,7 @@ func TestRandomPublished(t *testing.T) {
 		{100, 32000, VLLM011, 3200000, "38f1dab4c42c175d", 0},
 		{100, 32000, VLLM, 3200000, "38f1dab4c42c175d", 0},
 	}
-	for _, c := range all {
+	for _, c := range all[:soak.Cases(t, 4, len(all))] { // the longer ones take seconds each
 		t.Run(fmt.Sprintf("%dx%d rules %d", c.n, c.tokens, c.rules), func(t *testing.T) {
 			t.Parallel()
 			queries, err := Random(RandomOptions{Common: Common{Tokenizer: bpe, Rules: c.rules, Prompts: c.n, Seed: 42}, Input: c.tokens, Output: 100})

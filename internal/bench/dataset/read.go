@@ -119,6 +119,7 @@ func eachLine(src io.Reader, do func(i int, line []byte) (more bool, err error))
 	lines := bufio.NewScanner(unmarked(bounds))
 	lines.Buffer(nil, maxUnit)
 	for i := 0; lines.Scan(); i++ {
+		// A new line: what it may take begins anew.
 		bounds.unit = maxUnit
 		if isBlank(lines.Bytes()) {
 			continue

@@ -55,21 +55,21 @@ func (s Style) Encode(v any) []byte {
 
 // write appends a value; a switch over the types that results have, as reflection would not
 // keep the order of members.
-func (s Style) write(dst *bytes.Buffer, v any) {
-	switch v := v.(type) {
+func (s Style) write(dst *bytes.Buffer, value any) {
+	switch typed := value.(type) {
 	case bool:
-		dst.WriteString(strconv.FormatBool(v))
+		dst.WriteString(strconv.FormatBool(typed))
 	case int:
-		dst.WriteString(strconv.Itoa(v))
+		dst.WriteString(strconv.Itoa(typed))
 	case float64:
-		dst.WriteString(s.number(v))
+		dst.WriteString(s.number(typed))
 	case string:
-		s.quote(dst, v)
+		s.quote(dst, typed)
 	case json.RawMessage:
-		dst.Write(v)
+		dst.Write(typed)
 	case Object:
 		dst.WriteByte('{')
-		for i, member := range v {
+		for i, member := range typed {
 			s.separate(dst, i)
 			s.quote(dst, member.Key)
 			dst.WriteByte(':')
@@ -80,15 +80,15 @@ func (s Style) write(dst *bytes.Buffer, v any) {
 		}
 		dst.WriteByte('}')
 	case []Object:
-		writeList(s, dst, v)
+		writeList(s, dst, typed)
 	case []int:
-		writeList(s, dst, v)
+		writeList(s, dst, typed)
 	case []float64:
-		writeList(s, dst, v)
+		writeList(s, dst, typed)
 	case [][]float64:
-		writeList(s, dst, v)
+		writeList(s, dst, typed)
 	case []string:
-		writeList(s, dst, v)
+		writeList(s, dst, typed)
 	default: // nil
 		dst.WriteString("null")
 	}

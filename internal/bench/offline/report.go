@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -214,6 +215,7 @@ func (r *Latency) OssianConsole() string {
 // console is the block that both tools share; phases without a step are left out.
 func (x *Extension) console() string {
 	var text strings.Builder
+	// Prompts and answers are computed in steps of three kinds, whose rates say different things.
 	steps := &x.Steps
 	if steps.Prefill.Steps > 0 {
 		fmt.Fprintf(&text, "Prefill: %.2f prompt tokens/s (%d steps with prompts only)\n", steps.Prefill.PromptRate, steps.Prefill.Steps)
@@ -253,11 +255,14 @@ func (e *Environment) console(dst *strings.Builder) {
 	fmt.Fprintf(dst, "Machine: %s, %d cores, %d threads, %s, %s, ossian %s, %s\n", e.Processor, e.Cores, e.Threads, e.Device, e.System, e.Version, e.Go)
 }
 
-// WriteFile writes a result as --output-json asks for.
+// WriteFile writes a result as --output-json asks for, into a folder that it makes.
 func WriteFile(path string, result any) error {
 	text, err := json.MarshalIndent(result, "", "    ")
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
 	}
 	return os.WriteFile(path, append(text, '\n'), 0o666)
 }

@@ -193,6 +193,7 @@ func (a *arrays) request(at int) Request {
 	for _, gap := range request.ITL {
 		request.Latency += gap
 	}
+	// Without latencies of their own requests took their first token and all gaps.
 	if a.latencies != nil {
 		request.Latency = a.latencies[at]
 	}

@@ -105,6 +105,7 @@ func (s *Summary) setupFields(object *jsonstyle.Object) {
 	for _, m := range set.Metadata {
 		object.Set(m.Key, m.Value)
 	}
+	// vLLM writes a text, inf, where there is no rate.
 	object.Set("request_rate", "inf")
 	if s.hasRate() {
 		object.Set("request_rate", set.Arrivals.Rate)
@@ -417,15 +418,15 @@ func (s *Summary) csvRow() string {
 		s.meanE2E(), s.TTFT.Mean, s.TPOT.Mean, s.ITL.Mean}
 	cells := make([]string, len(values)) // None, for what is not known, is an empty cell
 	for i, v := range values {
-		switch v := v.(type) {
+		switch value := v.(type) {
 		case int:
-			cells[i] = strconv.Itoa(v)
+			cells[i] = strconv.Itoa(value)
 		case float64:
-			cells[i] = jsonstyle.PyFloat(v)
+			cells[i] = jsonstyle.PyFloat(value)
 		case string:
-			cells[i] = v
-			if strings.ContainsAny(v, ",\"\r\n") {
-				cells[i] = `"` + strings.ReplaceAll(v, `"`, `""`) + `"`
+			cells[i] = value
+			if strings.ContainsAny(value, ",\"\r\n") {
+				cells[i] = `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
 			}
 		}
 	}

@@ -90,6 +90,7 @@ func Summarize(rec *bench.Recording, count func(text string) int) *Summary {
 	for i := range rec.Samples {
 		summary.Requests[i] = readRequest(&rec.Setup, &rec.Samples[i], count)
 	}
+	// Totals first: the rest divides by them.
 	summary.total()
 	summary.times()
 	summary.PeakTokens = peakTokens(summary.Requests)

@@ -13,6 +13,7 @@ func (s *Summary) total() {
 	for i := range s.Requests {
 		request := &s.Requests[i]
 		if !request.OK {
+			// Failed requests count as that alone: what they had is in no mean and no rate.
 			s.Failed++
 			continue
 		}
@@ -52,6 +53,7 @@ func (s *Summary) attain(request *Request) {
 			value = request.Latency
 		}
 		if value <= slo.Limit.Seconds() {
+			// The last place counts requests that keep all.
 			s.Attained[i]++
 		} else {
 			all = false

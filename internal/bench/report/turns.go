@@ -114,6 +114,7 @@ func (s *Summary) turnsResult(object *jsonstyle.Object) {
 	object.Set("turns_per_conversation", mt.Turns)
 	object.Set("multi_turn_concurrency", s.concurrency())
 	object.Set("inter_turn_delay_ms", int(mt.Delay.Milliseconds()))
+	// Without a history turns have prefixes in common, and their shares are part of the result.
 	if !mt.History() {
 		object.Set("prefix_global_ratio", mt.Global)
 		object.Set("prefix_conversation_ratio", mt.Own)
@@ -130,9 +131,9 @@ func (s *Summary) turnsResult(object *jsonstyle.Object) {
 	object.Set("avg_conversation_duration_ms", turns.Duration)
 	s.turnNumbers(object)
 	each := make([]jsonstyle.Object, len(turns.Each))
-	for i, e := range turns.Each {
-		each[i] = jsonstyle.Of("turn_index", i, "num_samples", len(e.Requests))
-		e.turnNumbers(&each[i])
+	for i, turn := range turns.Each {
+		each[i] = jsonstyle.Of("turn_index", i, "num_samples", len(turn.Requests))
+		turn.turnNumbers(&each[i])
 	}
 	object.Set("per_turn_metrics", each)
 }

@@ -84,31 +84,32 @@ next:
 }
 
 // DescribeWorkload names what a result is of: "random, 100 prompts, 128 + 4 tokens, 8 at once, of gpt-oss".
-func DescribeWorkload(r *Result) string {
+func DescribeWorkload(result *Result) string {
 	var parts []string
 	add := func(form string, value any, known bool) {
 		if known {
 			parts = append(parts, fmt.Sprintf(form, value))
 		}
 	}
-	name := r.word("dataset_name")
-	if r.Ossian != nil {
-		name = cmp.Or(r.Ossian.Workload.Dataset, name)
+	name := result.word("dataset_name")
+	if result.Ossian != nil {
+		name = cmp.Or(result.Ossian.Workload.Dataset, name)
 	}
 	add("%s", name, name != "")
-	prompts, known := r.Values["num_prompts"]
+	prompts, known := result.Values["num_prompts"]
 	if !known {
-		prompts, known = r.Values["completed"]
+		// Results of other tools may say only how many came through.
+		prompts, known = result.Values["completed"]
 	}
 	add("%.0f prompts", prompts, known)
-	in, hasIn := r.perRequest("total_input_tokens")
-	out, hasOut := r.perRequest("total_output_tokens")
+	in, hasIn := result.perRequest("total_input_tokens")
+	out, hasOut := result.perRequest("total_output_tokens")
 	add("%s", fmt.Sprintf("%.0f + %.0f tokens", in, out), hasIn && hasOut)
-	bound, bounded := r.Values["max_concurrency"]
+	bound, bounded := result.Values["max_concurrency"]
 	add("%.0f at once", bound, bounded)
-	rate := r.word("request_rate")
+	rate := result.word("request_rate")
 	add("%s requests/s", rate, rate != "" && rate != "inf")
-	model := r.word("model_id")
+	model := result.word("model_id")
 	add("of %s", model, model != "")
 	return strings.Join(parts, ", ")
 }

@@ -24,9 +24,9 @@ type handler struct {
 
 // converse answers the requests of a connection, one after the other.
 func (srv *Server) converse(conn net.Conn) {
-	h := &handler{srv: srv, conn: conn, in: bufio.NewReader(conn)}
-	for ; ; h.requests++ {
-		req, err := http.ReadRequest(h.in)
+	handling := &handler{srv: srv, conn: conn, in: bufio.NewReader(conn)}
+	for ; ; handling.requests++ {
+		req, err := http.ReadRequest(handling.in)
 		if err != nil {
 			return
 		}
@@ -35,7 +35,7 @@ func (srv *Server) converse(conn net.Conn) {
 			return
 		}
 		received := srv.now()
-		if !h.answer(req, text, received) || req.Close {
+		if !handling.answer(req, text, received) || req.Close {
 			return
 		}
 	}
@@ -83,29 +83,29 @@ func (h *handler) generate(req *http.Request, api api, text []byte, received tim
 	if err != nil {
 		return h.problem(http.StatusBadRequest, err.Error())
 	}
-	s := h.srv.newStream(h.conn, api, req.Header.Get("X-Request-Id"), asked)
-	s.record.Path, s.record.Turn, s.record.Received = req.URL.Path, h.requests, received
-	s.closeAfter = req.Close
-	s.start(received)
-	if !h.pause(received + s.script.Headers) {
-		h.srv.finish(s, "the server has stopped")
+	playing := h.srv.newStream(h.conn, api, req.Header.Get("X-Request-Id"), asked)
+	playing.record.Path, playing.record.Turn, playing.record.Received = req.URL.Path, h.requests, received
+	playing.closeAfter = req.Close
+	playing.start(received)
+	if !h.pause(received + playing.script.Headers) {
+		h.srv.finish(playing, "the server has stopped")
 		return false
 	}
 	// Faults that are no stream; what goes wrong within one is the stream's.
-	switch s.script.Fault.Kind {
+	switch playing.script.Fault.Kind {
 	case Refuse:
-		s.fate = resetting
-		h.srv.finish(s, "")
+		playing.fate = resetting
+		h.srv.finish(playing, "")
 		return false
 	case Status, HTML:
-		ok := h.answerFault(s)
-		h.srv.finish(s, "")
+		ok := h.answerFault(playing)
+		h.srv.finish(playing, "")
 		return ok
 	}
 	if !asked.Stream {
-		return h.complete(s)
+		return h.complete(playing)
 	}
-	return h.startStream(s)
+	return h.startStream(playing)
 }
 
 // answerFault answers with a fault that is no stream.
@@ -121,40 +121,40 @@ func (h *handler) answerFault(s *stream) bool {
 }
 
 // startStream writes the head of an answer and hands the rest to a sender.
-func (h *handler) startStream(s *stream) bool {
-	buf := &eventBuffer{out: head(http.StatusOK, "text/event-stream; charset=utf-8", "transfer-encoding: chunked\r\nx-request-id: "+s.record.ID)}
+func (h *handler) startStream(stream *stream) bool {
+	buf := &eventBuffer{out: head(http.StatusOK, "text/event-stream; charset=utf-8", "transfer-encoding: chunked\r\nx-request-id: "+stream.record.ID)}
 	now := h.srv.now()
 	switch {
-	case s.script.Fault.Kind == Nothing:
-		if s.api != responses {
-			s.doneEvent(buf)
+	case stream.script.Fault.Kind == Nothing:
+		if stream.api != responses {
+			stream.doneEvent(buf)
 		}
 		buf.out = append(buf.out, "0\r\n\r\n"...)
-		s.fate = finished
-	case s.api == responses:
-		s.beginResponse(buf, now)
-	case s.api == chat && s.shape.RoleEarly:
-		s.choiceEvent(buf, choice{role: true}, now)
+		stream.fate = finished
+	case stream.api == responses:
+		stream.beginResponse(buf, now)
+	case stream.api == chat && stream.shape.RoleEarly:
+		stream.choiceEvent(buf, choice{role: true}, now)
 	}
 	var err error
-	if s.out, err = newOutlet(h.conn); err == nil {
+	if stream.out, err = newOutlet(h.conn); err == nil {
 		_, err = h.conn.Write(buf.out)
 	}
-	if err != nil || s.fate == finished {
-		h.srv.finish(s, errText(err))
+	if err != nil || stream.fate == finished {
+		h.srv.finish(stream, errText(err))
 		return err == nil
 	}
-	// From here on s is the sender's, until done is closed.
+	// From here on the stream is the sender's, until done is closed.
 	senders := h.srv.senders
-	if !senders[h.srv.streams.Load()%int64(len(senders))].put(s) {
-		h.srv.finish(s, "the server has stopped")
+	if !senders[h.srv.streams.Load()%int64(len(senders))].put(stream) {
+		h.srv.finish(stream, "the server has stopped")
 		return false
 	}
 	if _, err := h.in.Peek(1); err != nil { // until the next request comes, or the client goes away
-		s.gone.Store(true)
+		stream.gone.Store(true)
 	}
-	<-s.done
-	return s.fate == finished && s.record.Err == ""
+	<-stream.done
+	return stream.fate == finished && stream.record.Err == ""
 }
 
 // errText is the text of err, "" of none.
@@ -166,25 +166,25 @@ func errText(err error) string {
 }
 
 // complete answers a request that wants no stream, when its last chunk is due.
-func (h *handler) complete(s *stream) bool {
-	for s.sent < s.tokens { // as stream.play does, without sending
-		tokens := min(s.script.tokensIn(s.chunk), s.tokens-s.sent)
-		s.sent += tokens
-		s.chunk++
-		if s.sent < s.tokens {
-			s.grid += s.script.Gap
-			s.due = max(s.due, s.grid+s.jitter())
+func (h *handler) complete(stream *stream) bool {
+	for stream.sent < stream.tokens { // as stream.play does, without sending
+		tokens := min(stream.script.tokensIn(stream.chunk), stream.tokens-stream.sent)
+		stream.sent += tokens
+		stream.chunk++
+		if stream.sent < stream.tokens {
+			stream.grid += stream.script.Gap
+			stream.due = max(stream.due, stream.grid+stream.jitter())
 		}
 	}
-	if !h.pause(s.due) {
-		h.srv.finish(s, "the server has stopped")
+	if !h.pause(stream.due) {
+		h.srv.finish(stream, "the server has stopped")
 		return false
 	}
 	now := h.srv.now()
-	s.recordSend(now, s.tokens)
-	s.fate = finished
-	ok := h.json(http.StatusOK, s.answer(now))
-	h.srv.finish(s, "")
+	stream.recordSend(now, stream.tokens)
+	stream.fate = finished
+	ok := h.json(http.StatusOK, stream.answer(now))
+	h.srv.finish(stream, "")
 	return ok
 }
 

@@ -77,14 +77,14 @@ type form struct {
 
 // formOf returns the form of a stream for api (not responses).
 func formOf(dialect string, api api, id, model string) form {
-	f, head, middle := chatForm(dialect)
+	form, head, middle := chatForm(dialect)
 	if api == completions {
-		f, head, middle = completionForm(dialect)
+		form, head, middle = completionForm(dialect)
 	}
 	name := quote(model)
 	fill := strings.NewReplacer("ID", id, "MODEL", string(name), "TIME", "1767225600")
-	f.head, f.middle = []byte(fill.Replace(head)), []byte(fill.Replace(middle))
-	return f
+	form.head, form.middle = []byte(fill.Replace(head)), []byte(fill.Replace(middle))
+	return form
 }
 
 // chatForm begins with vLLM's form and changes what a dialect has otherwise.

@@ -77,6 +77,7 @@ func (s *Script) validate() error {
 			return fmt.Errorf("%s: %v, expected a duration from 0", duration.name, duration.d)
 		}
 	}
+	// A chunk without tokens, or a word without letters, would never end a stream.
 	for _, n := range s.PerChunk {
 		if n < 1 {
 			return fmt.Errorf("tokens per chunk: %v, expected numbers from 1", s.PerChunk)

@@ -125,63 +125,63 @@ func (snd *sender) serve(now time.Duration) {
 	snd.down()
 }
 
-// step writes what is due of s and returns when it wants its next turn; more is false
+// step writes what is due of a stream and returns when it wants its next turn; more is false
 // when it has left the sender.
-func (snd *sender) step(s *stream, now time.Duration) (at time.Duration, more bool) {
-	if s.gone.Load() {
-		snd.srv.finish(s, "the client has gone away")
+func (snd *sender) step(stream *stream, now time.Duration) (at time.Duration, more bool) {
+	if stream.gone.Load() {
+		snd.srv.finish(stream, "the client has gone away")
 		return 0, false
 	}
 	// Something new is made only when all before it was written.
-	if len(s.pending) == 0 && s.fate == underWay {
+	if len(stream.pending) == 0 && stream.fate == underWay {
 		snd.buffer.out = snd.buffer.out[:0]
-		s.fate = s.advance(&snd.buffer, now)
-		s.pending = snd.buffer.out
-		if s.script.Split > 0 { // other streams use the buffer before all of this one is written
-			s.copied = append(s.copied[:0], s.pending...)
-			s.pending = s.copied
+		stream.fate = stream.advance(&snd.buffer, now)
+		stream.pending = snd.buffer.out
+		if stream.script.Split > 0 { // other streams use the buffer before all of this one is written
+			stream.copied = append(stream.copied[:0], stream.pending...)
+			stream.pending = stream.copied
 		}
 	}
-	size := len(s.pending)
-	if s.script.Split > 0 {
-		size = min(size, s.script.Split)
+	size := len(stream.pending)
+	if stream.script.Split > 0 {
+		size = min(size, stream.script.Split)
 	}
 	if size > 0 {
-		wrote, err := s.out.write(s.pending[:size])
+		wrote, err := stream.out.write(stream.pending[:size])
 		if err != nil {
-			snd.srv.finish(s, err.Error())
+			snd.srv.finish(stream, err.Error())
 			return 0, false
 		}
-		s.pending = s.pending[wrote:]
+		stream.pending = stream.pending[wrote:]
 		if wrote < size {
-			snd.block(s)
+			snd.block(stream)
 			return 0, false
 		}
 	}
 	switch {
-	case len(s.pending) > 0:
-		return now + s.script.SplitGap, true
-	case s.fate != underWay:
-		snd.srv.finish(s, "")
+	case len(stream.pending) > 0:
+		return now + stream.script.SplitGap, true
+	case stream.fate != underWay:
+		snd.srv.finish(stream, "")
 		return 0, false
 	}
-	s.pending = nil
-	return s.nextTurn(now), true
+	stream.pending = nil
+	return stream.nextTurn(now), true
 }
 
-// block lets a goroutine wait for a client that does not read; then s comes back.
+// block lets a goroutine wait for a client that does not read; then the stream comes back.
 //
 // The rest is copied, as the buffer goes to the next stream.
-func (snd *sender) block(s *stream) {
+func (snd *sender) block(stream *stream) {
 	snd.srv.blocked.Add(1)
-	rest := slices.Clone(s.pending)
-	s.pending = nil
+	rest := slices.Clone(stream.pending)
+	stream.pending = nil
 	snd.srv.goroutines.Go(func() {
-		if _, err := s.conn.Write(rest); err != nil {
-			s.gone.Store(true)
+		if _, err := stream.conn.Write(rest); err != nil {
+			stream.gone.Store(true)
 		}
-		if !snd.put(s) {
-			snd.srv.finish(s, "the server has stopped")
+		if !snd.put(stream) {
+			snd.srv.finish(stream, "the server has stopped")
 		}
 	})
 }

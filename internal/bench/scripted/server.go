@@ -71,6 +71,7 @@ func prepare(opt Options) (Options, error) {
 	if _, err := DialectOf(opt.Dialect.Name); err != nil {
 		return opt, fmt.Errorf("scripted: %w", err)
 	}
+	// A copy, as defaults are written into it.
 	opt.Scripts = slices.Clone(opt.Scripts)
 	if len(opt.Scripts) == 0 {
 		opt.Scripts = []Script{{}}
@@ -197,57 +198,57 @@ func (srv *Server) newStream(conn net.Conn, api api, id string, req *ask) *strea
 	// The number picks script and jitter, so that a request plays the same in every run.
 	at := number % len(srv.opt.Scripts)
 	script := &srv.opt.Scripts[at]
-	s := &stream{
+	stream := &stream{
 		conn: conn, script: script, words: srv.words[at], shape: &srv.opt.Dialect, api: api,
 		id: fmt.Sprintf("%08x", nth), model: quote(srv.opt.Model), ask: req, prompt: req.prompt(), tokens: req.tokens(),
 		rng: rand.NewPCG(srv.opt.Seed, uint64(number)), done: make(chan struct{}),
 	}
 	if script.Tokens > 0 {
-		s.tokens = script.Tokens
+		stream.tokens = script.Tokens
 	}
 	if script.Fault.Kind == Empty {
-		s.tokens = 0
+		stream.tokens = 0
 	}
 	if api != completions {
-		s.thinking = min(script.Reasoning, s.tokens)
+		stream.thinking = min(script.Reasoning, stream.tokens)
 	}
 	if api == responses {
-		s.makeItems()
+		stream.makeItems()
 	} else {
-		s.form = formOf(srv.opt.Dialect.Name, api, s.id, srv.opt.Model)
+		stream.form = formOf(srv.opt.Dialect.Name, api, stream.id, srv.opt.Model)
 	}
-	s.record = Record{ID: id, Index: index(id), Asked: req.tokens(), Prompt: s.prompt, Fault: script.Fault.Kind}
+	stream.record = Record{ID: id, Index: index(id), Asked: req.tokens(), Prompt: stream.prompt, Fault: script.Fault.Kind}
 	srv.running.Add(1)
-	return s
+	return stream
 }
 
-// finish is the end of s, whose owner calls it, with the reason if it came too early. The
+// finish is the end of a stream, whose owner calls it, with the reason if it came too early. The
 // stream must not be touched afterwards.
-func (srv *Server) finish(s *stream, why string) {
+func (srv *Server) finish(stream *stream, why string) {
 	switch {
-	case s.fate == resetting:
-		if t, ok := s.conn.(*net.TCPConn); ok {
+	case stream.fate == resetting:
+		if t, ok := stream.conn.(*net.TCPConn); ok {
 			_ = t.SetLinger(0) // closing then resets; where it fails the client sees an orderly end
 		}
-		s.conn.Close()
-	case s.fate == closing || s.closeAfter || why != "":
-		s.conn.Close()
+		stream.conn.Close()
+	case stream.fate == closing || stream.closeAfter || why != "":
+		stream.conn.Close()
 	}
-	s.record.Ended, s.record.Err = srv.now(), why
-	usage := s.usage()
+	stream.record.Ended, stream.record.Err = srv.now(), why
+	usage := stream.usage()
 	srv.mu.Lock()
-	for series, v := range s.script.Counters {
+	for series, v := range stream.script.Counters {
 		srv.counters[series] += v
 	}
 	srv.counters["vllm:prompt_tokens_total"] += float64(usage.Prompt)
-	srv.counters["vllm:generation_tokens_total"] += float64(s.sent)
+	srv.counters["vllm:generation_tokens_total"] += float64(stream.sent)
 	srv.counters["vllm:prefix_cache_queries_total"] += float64(usage.Prompt)
 	srv.counters["vllm:prefix_cache_hits_total"] += float64(usage.Cached)
-	if why == "" && s.fate == finished {
-		srv.counters[`vllm:request_success_total{finished_reason=`+string(quote(s.finishReason()))+`}`]++
+	if why == "" && stream.fate == finished {
+		srv.counters[`vllm:request_success_total{finished_reason=`+string(quote(stream.finishReason()))+`}`]++
 	}
-	srv.records = append(srv.records, s.record)
+	srv.records = append(srv.records, stream.record)
 	srv.running.Add(-1)
 	srv.mu.Unlock()
-	close(s.done) // the log has it before its handler reads the next request
+	close(stream.done) // the log has it before its handler reads the next request
 }

@@ -72,6 +72,7 @@ func complete(parts []Part) error {
 		}
 		seen[shard.Index] = part.Name
 	}
+	// A part that is missing leaves no trace in the others.
 	for i := range parts[0].Setup.Shard.Of {
 		if seen[i] == "" {
 			return fmt.Errorf("shard %d/%d is missing", i, parts[0].Setup.Shard.Of)

@@ -2,11 +2,12 @@ package sweep
 
 import (
 	"encoding/json"
-	"math"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
+
+	"ossian/internal/bench/jsonstyle"
 )
 
 // pyStr is a JSON value as Python's str writes it: what stands in the names of folders, on
@@ -99,28 +100,9 @@ func (w *pyWriter) number(text string) string {
 	}
 	float, _ := strconv.ParseFloat(text, 64) // too large: infinite, as there
 	if w.json {
-		return strings.Replace(pyFloat(float), "inf", "Infinity", 1)
+		return strings.Replace(jsonstyle.PyFloat(float), "inf", "Infinity", 1)
 	}
-	return pyFloat(float)
-}
-
-// pyFloat is Python's repr of a float.
-func pyFloat(float float64) string {
-	switch size := math.Abs(float); {
-	case math.IsNaN(float):
-		return "nan"
-	case math.IsInf(float, 1):
-		return "inf"
-	case math.IsInf(float, -1):
-		return "-inf"
-	case size != 0 && (size < 1e-4 || size >= 1e16):
-		return strconv.FormatFloat(float, 'e', -1, 64)
-	}
-	text := strconv.FormatFloat(float, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
-	}
-	return text
+	return jsonstyle.PyFloat(float)
 }
 
 // text writes a string: JSON in ASCII, or Python's repr, in single quotes unless only

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"ossian/internal/bench/jsonstyle"
 )
 
 // readRun returns the result in a file, nil if there is no such file.
@@ -158,7 +160,7 @@ func shown(value json.RawMessage, float bool) string {
 		return ""
 	}
 	if number, err := strconv.ParseFloat(pyStr(value), 64); float && err == nil {
-		return pyFloat(number)
+		return jsonstyle.PyFloat(number)
 	}
 	return pyStr(value)
 }

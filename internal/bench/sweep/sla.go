@@ -47,6 +47,7 @@ func ParseSLAs(text []byte) ([]SLA, error) {
 	for i, object := range list {
 		for _, member := range object {
 			var text string
+			// A name is the element's own, and no metric.
 			if member.Key == nameKey {
 				continue
 			}

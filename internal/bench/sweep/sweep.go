@@ -162,6 +162,7 @@ func (e *Experiment) server(ctx context.Context, grid Grid, serve Object, explor
 		runs, err := explore(ctx, measurer, serve, bench)
 		all = append(all, runs...)
 		own := e.folder(serve, bench, "failure") + ".json"
+		// The note of an earlier failure goes once the combination succeeds.
 		switch _, dead := errors.AsType[*ServerError](err); {
 		case err == nil:
 			if err := e.forget(own); err != nil {
@@ -213,14 +214,14 @@ func (e *Experiment) finish(all []Object) error {
 }
 
 // note writes down what failed.
-func (e *Experiment) note(path string, f failure) error {
+func (e *Experiment) note(path string, failure failure) error {
 	short, err := filepath.Rel(e.Dir, path)
 	if err != nil {
 		short = path
 	}
-	e.failed = append(e.failed, fmt.Sprintf("%s: %v", short, f.err))
-	fmt.Fprintf(e.Out, "failed: %v; see %s\n", f.err, path)
-	return f.write(path)
+	e.failed = append(e.failed, fmt.Sprintf("%s: %v", short, failure.err))
+	fmt.Fprintf(e.Out, "failed: %v; see %s\n", failure.err, path)
+	return failure.write(path)
 }
 
 // runs makes the runs of a combination, as far as they are not there, and returns all.
@@ -272,30 +273,30 @@ func (r *run) result(written Object) Object {
 //
 //	missing → .measuring.json, what the client wrote → the path, with parameters
 //	                                                 → .invalid.json, with the reason in .failure.json
-func (e *Experiment) measureRun(ctx context.Context, measurer Measurer, r run, setting Object) (Object, error) {
-	switch there, err := readRun(r.path); {
+func (e *Experiment) measureRun(ctx context.Context, measurer Measurer, run run, setting Object) (Object, error) {
+	switch there, err := readRun(run.path); {
 	case there != nil:
-		fmt.Fprintf(e.Out, "found %s\n", r.path)
-		return r.result(there), nil
+		fmt.Fprintf(e.Out, "found %s\n", run.path)
+		return run.result(there), nil
 	case err != nil: // such as half a file
 		fmt.Fprintf(e.Out, "measured again: %v\n", err)
 	}
-	fmt.Fprintf(e.Out, "run %d: %s\n", r.number, r.path)
+	fmt.Fprintf(e.Out, "run %d: %s\n", run.number, run.path)
 	if e.DryRun {
-		return nil, measurer.Measure(ctx, setting, r.path)
+		return nil, measurer.Measure(ctx, setting, run.path)
 	}
-	stem := strings.TrimSuffix(r.path, ".json")
+	stem := strings.TrimSuffix(run.path, ".json")
 	measuring := stem + measuringEnd
-	if err := e.forget(r.path, measuring); err != nil { // some clients would add to it
+	if err := e.forget(run.path, measuring); err != nil { // some clients would add to it
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(r.path), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Dir(run.path), 0o777); err != nil {
 		return nil, err
 	}
 	err := measurer.Measure(ctx, setting, measuring)
 	if err == nil {
 		var out Object
-		if out, err = e.keep(r, measuring); err == nil {
+		if out, err = e.keep(run, measuring); err == nil {
 			return out, e.forget(measuring, stem+".failure.json", stem+".invalid.json")
 		}
 	}
@@ -307,7 +308,7 @@ func (e *Experiment) measureRun(ctx context.Context, measurer Measurer, r run, s
 		return nil, err
 	}
 	// Whoever looks at the folder finds why, also where the first failure ends the experiment.
-	if noted := e.note(stem+".failure.json", failure{&r.number, err, r.serve, r.bench}); noted != nil || !e.Continue {
+	if noted := e.note(stem+".failure.json", failure{&run.number, err, run.serve, run.bench}); noted != nil || !e.Continue {
 		return nil, errors.Join(err, noted)
 	}
 	return nil, nil
@@ -317,7 +318,7 @@ func (e *Experiment) measureRun(ctx context.Context, measurer Measurer, r run, s
 const measuringEnd = ".measuring.json"
 
 // keep writes what the client of a run wrote to the run's own path, with its parameters.
-func (e *Experiment) keep(r run, written string) (Object, error) {
+func (e *Experiment) keep(run run, written string) (Object, error) {
 	found, err := readRun(written)
 	if err != nil {
 		return nil, err
@@ -325,6 +326,6 @@ func (e *Experiment) keep(r run, written string) (Object, error) {
 	if found == nil {
 		return nil, fmt.Errorf("%s: the client has ended well and written no result", written)
 	}
-	out := r.result(found)
-	return out, writeJSON(r.path, out.append(nil), 4)
+	out := run.result(found)
+	return out, writeJSON(run.path, out.append(nil), 4)
 }

@@ -101,6 +101,7 @@ func split(object []byte) (all []member, ok bool) {
 	}
 	if _, err := dec.Token(); err != nil {
 		return nil, false
+		// Nothing may follow the object.
 	}
 	_, err := dec.Token()
 	return all, err == io.EOF

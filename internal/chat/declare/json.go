@@ -9,32 +9,32 @@ import (
 )
 
 // JSON is v as JSON without spaces between tokens, keys in their order.
-func JSON(v jinja.Value) string {
+func JSON(value jinja.Value) string {
 	var out strings.Builder
-	switch v := v.(type) {
+	switch typed := value.(type) {
 	case *jinja.List:
 		out.WriteByte('[')
-		for i := range v.Len() {
+		for i := range typed.Len() {
 			if i > 0 {
 				out.WriteByte(',')
 			}
-			out.WriteString(JSON(v.At(i)))
+			out.WriteString(JSON(typed.At(i)))
 		}
 		out.WriteByte(']')
 	case *jinja.Dict:
 		out.WriteByte('{')
-		for i := range v.Len() {
+		for i := range typed.Len() {
 			if i > 0 {
 				out.WriteByte(',')
 			}
-			key, item := v.Entry(i)
+			key, item := typed.Entry(i)
 			out.WriteString(JSON(key) + ":" + JSON(item))
 		}
 		out.WriteByte('}')
 	case float64:
-		return numberText(v)
+		return numberText(typed)
 	default:
-		text, err := jinja.ToJSON(v)
+		text, err := jinja.ToJSON(typed)
 		if err != nil {
 			return "null" // no value of a JSON text gets here
 		}

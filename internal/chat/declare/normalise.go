@@ -94,18 +94,18 @@ func weight(schema *jinja.Dict) (sum int) {
 }
 
 // size is about how many bytes v takes.
-func size(v jinja.Value) int {
+func size(value jinja.Value) int {
 	sum := 8
-	switch v := v.(type) {
+	switch typed := value.(type) {
 	case string:
-		sum += len(v)
+		sum += len(typed)
 	case *jinja.List:
-		for i := range v.Len() {
-			sum += size(v.At(i))
+		for i := range typed.Len() {
+			sum += size(typed.At(i))
 		}
 	case *jinja.Dict:
-		for i := range v.Len() {
-			key, item := v.Entry(i)
+		for i := range typed.Len() {
+			key, item := typed.Entry(i)
 			sum += size(key) + size(item)
 		}
 	}

@@ -209,12 +209,12 @@ func hasEnum(schema *jinja.Dict) bool {
 }
 
 // defaultText is a default as a remark shows it.
-func defaultText(v jinja.Value, quote bool) string {
-	if text, ok := v.(string); ok {
+func defaultText(value jinja.Value, quote bool) string {
+	if text, ok := value.(string); ok {
 		if quote {
 			return `"` + text + `"`
 		}
 		return text
 	}
-	return JSON(v)
+	return JSON(value)
 }

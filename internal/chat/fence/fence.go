@@ -92,27 +92,27 @@ func (f *Fence) risky(text string, at int) bool {
 }
 
 // Value fences every string in v, keys of mappings included.
-func (f *Fence) Value(v jinja.Value) jinja.Value {
-	switch v := v.(type) {
+func (f *Fence) Value(value jinja.Value) jinja.Value {
+	switch typed := value.(type) {
 	case string:
-		return f.Text(v)
+		return f.Text(typed)
 	case *jinja.List:
-		items := make([]jinja.Value, v.Len()) // a copy: the conversation stays as it is
+		items := make([]jinja.Value, typed.Len()) // a copy: the conversation stays as it is
 		for i := range items {
-			items[i] = f.Value(v.At(i))
+			items[i] = f.Value(typed.At(i))
 		}
 		return jinja.NewList(items...)
 	case *jinja.Dict:
 		fenced := jinja.NewDict()
-		for i := range v.Len() {
-			key, item := v.Entry(i)
+		for i := range typed.Len() {
+			key, item := typed.Entry(i)
 			if name, ok := key.(string); ok {
 				fenced.Set(f.Text(name), f.Value(item))
 			}
 		}
 		return fenced
 	}
-	return v
+	return value
 }
 
 // Plain returns a rendered template without marks.

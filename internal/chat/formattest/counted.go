@@ -17,9 +17,9 @@ import (
 
 // AnyIDs is PAR-1: whatever a model samples, its answer is well-formed. A release
 // reads 10⁹ ids in five families.
-func AnyIDs(t *testing.T, s Suite) {
+func AnyIDs(t *testing.T, suite Suite) {
 	want := soak.Cases(t, 100_000, 200_000_000)
-	babble := newBabbler(&s, 1)
+	babble := newBabbler(&suite, 1)
 	var ids []int32
 	var events []chat.Event
 	answers, read, salvaged := 0, 0, 0
@@ -32,7 +32,7 @@ func AnyIDs(t *testing.T, s Suite) {
 		read += size
 		// What a Push gives is checked before the next one, the end against all ids.
 		check := checker{last: -1}
-		parser := s.Format.Parser(s.Conversation)
+		parser := suite.Format.Parser(suite.Conversation)
 		for i := 0; i <= size; i++ {
 			if i < size {
 				events = parser.Push(events[:0], ids[i])
@@ -52,7 +52,7 @@ func AnyIDs(t *testing.T, s Suite) {
 			t.Fatalf("answer %d, %v: %v", answers, ids, err)
 		}
 	}
-	t.Logf("PAR-1: %s: %d answers of %d ids, salvaged %d times, 0 malformed", s.Name, answers, read, salvaged)
+	t.Logf("PAR-1: %s: %d answers of %d ids, salvaged %d times, 0 malformed", suite.Name, answers, read, salvaged)
 }
 
 // A babbler samples nonsense.
@@ -85,31 +85,31 @@ func (b *babbler) answer(dst []int32, n int) []int32 {
 // Splits is PAR-2: the same text in other tokens is the same answer. Answers of up
 // to 64 bytes are cut into tokens at every place and into single bytes, longer ones
 // at random places. A release reads 10⁶ answers in five families.
-func Splits(t *testing.T, s Suite) {
+func Splits(t *testing.T, suite Suite) {
 	answers := soak.Cases(t, 500, 200_000)
 	random := rand.New(rand.NewPCG(2, 0))
-	spell := newSpeller(s.Tokenizer)
+	spell := newSpeller(suite.Tokenizer)
 	splits := 0
 	for answer := range answers {
 		long := answer%10 == 0
 		var say []span
 		if long {
-			say = spell.spans(s.ramble(t, random))
+			say = spell.spans(suite.ramble(t, random))
 		} else {
-			say = s.nonsense(random)
+			say = suite.nonsense(random)
 		}
 		// What the tokenizer makes of the text says how it is to be read.
 		whole := spell.ids(nil, say, nil)
-		want := Story(Parse(s.Format.Parser(s.Conversation), whole))
+		want := Story(Parse(suite.Format.Parser(suite.Conversation), whole))
 		for _, cuts := range places(random, say, long) {
 			ids := spell.ids(nil, say, cuts)
 			splits++
-			if got := Story(Parse(s.Format.Parser(s.Conversation), ids)); got != want {
-				t.Fatalf("answer %d, %q cut at %v:\ngot  %s\nwant %s", answer, s.Tokenizer.Decode(whole), cuts, got, want)
+			if got := Story(Parse(suite.Format.Parser(suite.Conversation), ids)); got != want {
+				t.Fatalf("answer %d, %q cut at %v:\ngot  %s\nwant %s", answer, suite.Tokenizer.Decode(whole), cuts, got, want)
 			}
 		}
 	}
-	t.Logf("PAR-2: %s: %d answers, %d splits, 0 differences", s.Name, answers, splits)
+	t.Logf("PAR-2: %s: %d answers, %d splits, 0 differences", suite.Name, answers, splits)
 }
 
 // nonsense returns a short answer of markers and text. It has less than 64 bytes,
@@ -321,28 +321,28 @@ func (sp *speller) spell(dst []int32, s string) []int32 {
 
 // Characters is LIF-5: text in any language, its characters cut into tokens at every
 // byte, gives events of whole characters, at most 3 bytes late.
-func Characters(t *testing.T, s Suite) {
-	conv := *s.Conversation
+func Characters(t *testing.T, suite Suite) {
+	conv := *suite.Conversation
 	conv.NoCalls = true // with calls possible, line breaks may wait for one
-	spell := newSpeller(s.Tokenizer)
+	spell := newSpeller(suite.Tokenizer)
 	splits := 0
-	turn := chat.Turn{Role: chat.Assistant, Reasoning: s.Turns["answer"].Reasoning}
-	for _, text := range s.Strings {
+	turn := chat.Turn{Role: chat.Assistant, Reasoning: suite.Turns["answer"].Reasoning}
+	for _, text := range suite.Strings {
 		text = "a" + text // line breaks at the beginning may be the prompt's
 		turn.Parts = []string{text}
-		say := spell.spans(s.answer(t, &conv, turn))
-		want := Collect(Parse(s.Format.Parser(&conv), spell.ids(nil, say, nil))).Content
-		if heard := s.Tokenizer.Decode(s.Tokenizer.Encode(nil, text)); strip(want) != strip(heard) {
+		say := spell.spans(suite.answer(t, &conv, turn))
+		want := Collect(Parse(suite.Format.Parser(&conv), spell.ids(nil, say, nil))).Content
+		if heard := suite.Tokenizer.Decode(suite.Tokenizer.Encode(nil, text)); strip(want) != strip(heard) {
 			t.Fatalf("%q came back as %q", heard, want)
 		}
 		for _, cuts := range places(nil, say, false) {
 			splits++
-			if err := late(s.Format.Parser(&conv), s.Tokenizer, spell.ids(nil, say, cuts), want); err != nil {
+			if err := late(suite.Format.Parser(&conv), suite.Tokenizer, spell.ids(nil, say, cuts), want); err != nil {
 				t.Fatalf("%q cut at %v: %v", text, cuts, err)
 			}
 		}
 	}
-	t.Logf("LIF-5: %s: %d strings, %d splits, 0 differences, at most 3 bytes held back", s.Name, len(s.Strings), splits)
+	t.Logf("LIF-5: %s: %d strings, %d splits, 0 differences, at most 3 bytes held back", suite.Name, len(suite.Strings), splits)
 }
 
 // strip is text without what templates may take off its ends: Python's white space.

@@ -229,54 +229,55 @@ type checker struct {
 }
 
 // event checks the next event of an answer of which so many ids have been pushed.
-func (k *checker) event(e *chat.Event, ids int) error {
-	k.count += e.Count
+func (k *checker) event(event *chat.Event, ids int) error {
+	k.count += event.Count
+	// Ids may be accounted for late, never twice; text and bytes belong to one token each.
 	switch {
-	case e.Count < 0:
+	case event.Count < 0:
 		return errors.New("negative count")
 	case k.count > ids:
 		return errors.New("more ids accounted for than pushed")
-	case !utf8.ValidString(e.Text):
+	case !utf8.ValidString(event.Text):
 		return errors.New("text is not UTF-8")
-	case e.Token >= ids:
+	case event.Token >= ids:
 		return errors.New("a token that was not pushed")
-	case e.Bytes != "" && e.Part.Visible() && e.Token <= k.last:
+	case event.Bytes != "" && event.Part.Visible() && event.Token <= k.last:
 		return errors.New("a token became visible twice")
-	case e.Part == chat.Calling && e.Kind <= chat.End && e.Call != k.calls-1 && e.Kind != chat.Start:
+	case event.Part == chat.Calling && event.Kind <= chat.End && event.Call != k.calls-1 && event.Kind != chat.Start:
 		return errors.New("not the index of the open call")
 	}
-	if e.Bytes != "" && e.Part.Visible() {
-		k.last = e.Token
+	if event.Bytes != "" && event.Part.Visible() {
+		k.last = event.Token
 	}
-	return k.order(e)
+	return k.order(event)
 }
 
 // order checks that messages follow one another: Start, Deltas, End.
-func (k *checker) order(e *chat.Event) error {
-	switch e.Kind {
+func (k *checker) order(event *chat.Event) error {
+	switch event.Kind {
 	case chat.Start:
 		if k.open {
 			return errors.New("a message begins inside another")
 		}
-		if e.Part == chat.Calling {
-			if e.Call != k.calls || e.Name == "" {
+		if event.Part == chat.Calling {
+			if event.Call != k.calls || event.Name == "" {
 				return errors.New("a call without the next index or without name")
 			}
 			k.calls++
 		}
-		k.open, k.part, k.text, k.bytes = true, e.Part, k.text[:0], k.bytes[:0]
+		k.open, k.part, k.text, k.bytes = true, event.Part, k.text[:0], k.bytes[:0]
 	case chat.Delta, chat.End:
-		if !k.open || k.part != e.Part {
+		if !k.open || k.part != event.Part {
 			return errors.New("not part of the open message")
 		}
-		k.open = e.Kind == chat.Delta
-		k.text, k.bytes = append(k.text, e.Text...), append(k.bytes, e.Bytes...)
+		k.open = event.Kind == chat.Delta
+		k.text, k.bytes = append(k.text, event.Text...), append(k.bytes, event.Bytes...)
 		// Events may cut characters between Text and Bytes, whole messages may not.
 		if !k.open && !spells(k.bytes, k.text) {
 			return fmt.Errorf("text %q of bytes %q", k.text, k.bytes)
 		}
 	case chat.Salvage:
-		if e.Rule.String() == "" || e.Count != 0 {
+		if event.Rule.String() == "" || event.Count != 0 {
 			return errors.New("salvage without a rule, or that accounts for ids")
 		}
 	}

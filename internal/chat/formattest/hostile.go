@@ -15,25 +15,25 @@ import (
 
 // Markers is PAR-3: no control id leaves its name in an answer, and names that the
 // model spells as text stay. A release reads 10⁶ answers in five families.
-func Markers(t *testing.T, s Suite) {
+func Markers(t *testing.T, suite Suite) {
 	answers := soak.Cases(t, 2000, 200_000)
-	babble := newBabbler(&s, 3)
-	names := newNames(s.Tokenizer)
+	babble := newBabbler(&suite, 3)
+	names := newNames(suite.Tokenizer)
 	spelled := 0
 	for answer := range answers {
 		ids := babble.answer(nil, babble.random.IntN(40))
 		if answer%2 == 0 {
-			ids = s.Tokenizer.Encode(ids, attack(babble.random, names.all))
+			ids = suite.Tokenizer.Encode(ids, attack(babble.random, names.all))
 			ids = babble.answer(ids, babble.random.IntN(40))
 		}
 		// A name in the answer is fine where ordinary tokens spell it.
 		var ordinary strings.Builder
 		for _, id := range ids {
-			if !s.Tokenizer.IsControl(id) {
-				ordinary.WriteString(s.Tokenizer.Text(id))
+			if !suite.Tokenizer.IsControl(id) {
+				ordinary.WriteString(suite.Tokenizer.Text(id))
 			}
 		}
-		reply := Collect(Parse(s.Format.Parser(s.Conversation), ids))
+		reply := Collect(Parse(suite.Format.Parser(suite.Conversation), ids))
 		out := reply.Content + "\n" + reply.Reasoning
 		for _, call := range reply.Calls {
 			out += "\n" + call.Name + "\n" + call.Arguments
@@ -47,12 +47,12 @@ func Markers(t *testing.T, s Suite) {
 		}
 		// Names that the assistant is made to say come back as they are.
 		text := spoken(attack(babble.random, names.all))
-		turn := chat.Turn{Role: chat.Assistant, Parts: []string{text}, Reasoning: s.Turns["answer"].Reasoning}
-		if got := Collect(Parse(s.Format.Parser(s.Conversation), s.answer(t, s.Conversation, turn))); got.Content != text {
+		turn := chat.Turn{Role: chat.Assistant, Parts: []string{text}, Reasoning: suite.Turns["answer"].Reasoning}
+		if got := Collect(Parse(suite.Format.Parser(suite.Conversation), suite.answer(t, suite.Conversation, turn))); got.Content != text {
 			t.Fatalf("answer %d: content %q came back as %q", answer, text, got.Content)
 		}
 	}
-	t.Logf("PAR-3: %s: %d answers, 0 markers in them but %d names that they spell as text", s.Name, answers, spelled)
+	t.Logf("PAR-3: %s: %d answers, 0 markers in them but %d names that they spell as text", suite.Name, answers, spelled)
 }
 
 // names are those of added tokens.
@@ -110,30 +110,30 @@ func hostile(random *rand.Rand, names []string) string {
 // TextIsText is SEC-6: names of added tokens, whole and in halves, in everything that
 // a caller writes, leave the ids that mean something as they are. A release renders
 // 10⁶ conversations in each family.
-func TextIsText(t *testing.T, s Suite) {
+func TextIsText(t *testing.T, suite Suite) {
 	cases := soak.Cases(t, 500, 1_000_000)
 	random := rand.New(rand.NewPCG(6, 0))
-	names := newNames(s.Tokenizer).all
-	added := newSpeller(s.Tokenizer).added
+	names := newNames(suite.Tokenizer).all
+	added := newSpeller(suite.Tokenizer).added
 	ids := func(conv *chat.Conversation) []int32 {
-		return slices.DeleteFunc(s.render(t, conv), func(id int32) bool { return !added[id] })
+		return slices.DeleteFunc(suite.render(t, conv), func(id int32) bool { return !added[id] })
 	}
 	// The ids that mean something must be those of the same conversation with tame text.
-	benign := make([][]int32, len(s.Golden))
-	for golden, g := range s.Golden {
+	benign := make([][]int32, len(suite.Golden))
+	for golden, g := range suite.Golden {
 		benign[golden] = ids(retell(g.Conversation, func() string { return "x" }))
 	}
 	total := 0
 	for number := range cases {
-		golden := random.IntN(len(s.Golden))
-		conv := retell(s.Golden[golden].Conversation, func() string { return hostile(random, names) })
+		golden := random.IntN(len(suite.Golden))
+		conv := retell(suite.Golden[golden].Conversation, func() string { return hostile(random, names) })
 		got := ids(conv)
 		if !slices.Equal(got, benign[golden]) {
-			t.Fatalf("case %d, %s: text changed the control ids from %v to %v: %+v", number, s.Golden[golden].Name, benign[golden], got, conv)
+			t.Fatalf("case %d, %s: text changed the control ids from %v to %v: %+v", number, suite.Golden[golden].Name, benign[golden], got, conv)
 		}
 		total += len(got)
 	}
-	t.Logf("SEC-6: %s: %d conversations, %d control ids, 0 from text", s.Name, cases, total)
+	t.Logf("SEC-6: %s: %d conversations, %d control ids, 0 from text", suite.Name, cases, total)
 }
 
 // retell returns conv with other text in every place that a caller fills.

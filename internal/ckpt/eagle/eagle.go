@@ -110,12 +110,12 @@ func (s *settings) layer(config []byte) ([]byte, error) {
 
 // take makes Spec and Params of the configuration and the tensors.
 func (h *Head) take(target *model.Spec, offset int) error {
-	s, spec := &h.config, h.Files.Spec
+	config, spec := &h.config, h.Files.Spec
 	if spec.QKVBias || spec.FFN.Bias {
 		return errors.New("biases in the layer of a head are not supported")
 	}
-	h.Spec = &model.HeadSpec{Spec: *spec, Target: s.Target, Out: s.DraftVocab,
-		NormBeforeFC: s.NormBeforeFC, NormFeatures: s.NormFeatures, NormBeforeResidual: s.NormBeforeResidual, NormOutput: s.NormOutput}
+	h.Spec = &model.HeadSpec{Spec: *spec, Target: config.Target, Out: config.DraftVocab,
+		NormBeforeFC: config.NormBeforeFC, NormFeatures: config.NormFeatures, NormBeforeResidual: config.NormBeforeResidual, NormOutput: config.NormOutput}
 	// What a configuration leaves out is as in the target, or as in the layer.
 	if h.Spec.Target == 0 {
 		h.Spec.Target = target.Hidden
@@ -123,8 +123,8 @@ func (h *Head) take(target *model.Spec, offset int) error {
 	if h.Spec.Out == 0 {
 		h.Spec.Out = spec.Vocab
 	}
-	if s.Aux == nil || *s.Aux {
-		h.Spec.Boundaries = boundaries(s.Layers, target.Layers, offset)
+	if config.Aux == nil || *config.Aux {
+		h.Spec.Boundaries = boundaries(config.Layers, target.Layers, offset)
 	}
 	// Both families have one layer, and their own prefixes for it: without them the names are the same.
 	stored := make(map[string]tensor.Tensor, len(h.Files.Params))

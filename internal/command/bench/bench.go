@@ -29,14 +29,14 @@ type planner func(cfg *config.Config, checkpoint *ckpt.Model, note func(string))
 
 // Command returns the command with all that are below it.
 func Command(here Serve) *cobra.Command {
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a server the way vllm bench serve does, the engine without one, or its kernels",
 	}
-	c.AddCommand(serveCommand(here.Start), compareCommand(), summarizeCommand(), mergeCommand(), sweepCommand(here.Start), selftestCommand(), scriptedCommand(), throughputCommand(here.Plan), latencyCommand(here.Plan), kernelsCommand())
+	cmd.AddCommand(serveCommand(here.Start), compareCommand(), summarizeCommand(), mergeCommand(), sweepCommand(here.Start), selftestCommand(), scriptedCommand(), throughputCommand(here.Plan), latencyCommand(here.Plan), kernelsCommand())
 	// A terminal that closes interrupts: servers that were started for a measurement are in
 	// process groups of their own and would stay, and results would be lost.
-	c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+	cmd.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		cmd.SetErr(command.Shared(cmd.ErrOrStderr()))
 		if !signal.Ignored(syscall.SIGHUP) {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
@@ -44,5 +44,5 @@ func Command(here Serve) *cobra.Command {
 			cmd.SetContext(ctx)
 		}
 	}
-	return command.Family(c)
+	return command.Family(cmd)
 }

@@ -69,8 +69,8 @@ Without --base-url, --host and --port this process serves --model (the built-in 
 none is named) on a free port and measures that.`,
 		DisableFlagParsing: true, // some flags take several words
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := &clientOptions{}
-			flags := o.flags()
+			opts := &clientOptions{}
+			flags := opts.flags()
 			switch err := flags.Parse(spread(args)); {
 			case errors.Is(err, pflag.ErrHelp):
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench %s\n\nFlags:\n%s", cmd.Long, cmd.Use, flags.FlagUsages())
@@ -80,15 +80,15 @@ none is named) on a free port and measures that.`,
 			case flags.NArg() > 0:
 				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", flags.Arg(0))
 			}
-			if n := len(o.compare); n == 2 {
-				return compareFiles(cleaner{cmd.OutOrStdout()}, cleaner{cmd.ErrOrStderr()}, o.compare[0], o.compare[1])
+			if n := len(opts.compare); n == 2 {
+				return compareFiles(cleaner{cmd.OutOrStdout()}, cleaner{cmd.ErrOrStderr()}, opts.compare[0], opts.compare[1])
 			} else if n > 0 {
 				return fmt.Errorf("--compare with %d files: want two", n)
 			}
-			if err := o.complete(flags, args); err != nil {
+			if err := opts.complete(flags, args); err != nil {
 				return err
 			}
-			return o.run(cmd, flags, here)
+			return opts.run(cmd, flags, here)
 		},
 	}
 }

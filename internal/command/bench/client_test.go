@@ -64,6 +64,9 @@ func TestBenchServeTakesAll(t *testing.T) {
 func TestBenchServeErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	missing := filepath.Join(t.TempDir(), "none.json")
+	if err := os.WriteFile("x.json", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ args, want string }{
 		{"--compat vlm", "vllm-0.11"},
 		{"--request-rate 0", "above 0"},
@@ -92,7 +95,7 @@ func TestBenchServeErrors(t *testing.T) {
 		{"--base-url http://127.0.0.1:9 --num-prompts 1", "--base-url says where the server is"},
 		{"--host ::1 --port 9 --num-prompts 1", "http://[::1]:9/"},
 		{"--host [::1] --port 9 --num-prompts 1", "http://[::1]:9/"},
-		{"--base-url http://127.0.0.1:9 --save-result --result-dir " + filepath.Join(os.Args[0], "x"), "nothing was measured"},
+		{"--base-url http://127.0.0.1:9 --save-result --result-dir " + filepath.Join(os.Args[0], "x"), "is a file, where a folder is needed"},
 		{"--model no/such-model", "no/such-model"},
 		{"--device cuda:x --num-prompts 1", "the number of one card"},
 		{"--device cuda --base-url http://127.0.0.1:9 --num-prompts 1", "--device: the server at --base-url"},

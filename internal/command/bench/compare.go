@@ -95,6 +95,7 @@ func matchWorkloads(setting string, a, b []report.Result) (out []match) {
 		}
 		out = append(out, found)
 	}
+	// A unit on one side alone is no error where others match: it is listed below the tables.
 	for _, group := range other {
 		out = append(out, match{title: title(group), b: group})
 	}
@@ -119,6 +120,7 @@ func compareAll(out io.Writer, matches []match) error {
 		}
 		compared, err := report.Compare(each.a, each.b)
 		if err != nil {
+			// What cannot be compared is an error at the end; the other matches are shown.
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", cmp.Or(each.title, each.a[0].Source), err))
 			continue
 		}
@@ -206,19 +208,22 @@ var formats = []string{".json", ".jsonl", ".csv", ".log", ".txt"}
 // notes.
 func readFolder(dir string, notes io.Writer) (map[string]*unit, error) {
 	units := map[string]*unit{}
-	err := filepath.WalkDir(filepath.Clean(dir)+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !slices.Contains(formats, filepath.Ext(path)) || ofSweep(d.Name()) {
+	err := filepath.WalkDir(filepath.Clean(dir)+string(filepath.Separator), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !slices.Contains(formats, filepath.Ext(path)) || ofSweep(entry.Name()) {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
 		}
-		run := strings.HasPrefix(d.Name(), "run=")
-		summed, summary := d.Name() == "summary.json", filepath.Join(filepath.Dir(path), "summary.json")
+		// A run of a sweep, and the summary of its runs, are results of the combination, which is
+		// their folder.
+		run := strings.HasPrefix(entry.Name(), "run=")
+		summed, summary := entry.Name() == "summary.json", filepath.Join(filepath.Dir(path), "summary.json")
 		if run || summed {
 			name = filepath.Dir(name)
 		}
+		// The summary holds every run beside it: both would count each run twice.
 		if _, err := os.Stat(summary); run && err == nil {
 			return nil
 		}

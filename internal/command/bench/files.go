@@ -12,33 +12,17 @@ import (
 	"ossian/internal/bench"
 	"ossian/internal/bench/chart"
 	"ossian/internal/bench/report"
+	"ossian/internal/command"
 )
 
-// folders makes those that results go to, so that none is lost for the want of one.
-func (o *clientOptions) folders() error {
-	var all []string
+// writable returns why something of what was asked for cannot be written, so that no result is lost.
+func (o *clientOptions) writable() (err error) {
 	if o.save || o.detailed || o.add || o.timeline || o.stats {
-		all = append(all, cmp.Or(o.dir, "."))
-	}
-	return foldersOf(all, o.output, o.html)
-}
-
-// foldersOf makes folders, and those of the files that are named.
-func foldersOf(all []string, files ...string) error {
-	for _, file := range files {
-		if info, err := os.Stat(file); err == nil && info.IsDir() {
-			return fmt.Errorf("%s is a folder, want a file to write results to; nothing was measured", file)
-		}
-		if file != "" {
-			all = append(all, filepath.Dir(file))
+		if err = command.OutputFolder("--result-dir", cmp.Or(o.dir, ".")); err == nil && o.file != "" {
+			err = command.OutputFile("--result-filename", filepath.Join(o.dir, o.file))
 		}
 	}
-	for _, dir := range all {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return fmt.Errorf("folder of results: %w; nothing was measured", err)
-		}
-	}
-	return nil
+	return cmp.Or(err, command.OutputFile("--output-file", o.output), command.OutputFile("--log", o.log), command.OutputFile("--html", o.html))
 }
 
 // store writes the files that were asked for and returns the name of the result.

@@ -28,7 +28,7 @@ func kernelsCommand() *cobra.Command {
 	var threads int
 	var each time.Duration
 	var asJSON bool
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "kernels [KERNEL…]",
 		Short: "Measure the arithmetic of each type of weights against the machine",
 		Long: `Measure products of weights with activations, and of queries with cached keys and
@@ -65,16 +65,16 @@ Kernels: ` + strings.Join(kern.Kernels(), ", "),
 			if err != nil || !asJSON {
 				return err
 			}
-			e := json.NewEncoder(out)
-			e.SetIndent("", "  ")
-			return e.Encode(report)
+			encoder := json.NewEncoder(out)
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(report)
 		},
 	}
-	f := c.Flags()
-	f.IntVar(&threads, "threads", 0, "compute with `N` threads; 0 = all")
-	f.DurationVar(&each, "time", 100*time.Millisecond, "spend about this `TIME` on each line, and at least three runs")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
-	return c
+	flags := cmd.Flags()
+	flags.IntVar(&threads, "threads", 0, "compute with `N` threads; 0 = all")
+	flags.DurationVar(&each, "time", 100*time.Millisecond, "spend about this `TIME` on each line, and at least three runs")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }
 
 func writeKernelHead(out io.Writer, r kernelReport) {

@@ -24,17 +24,17 @@ type latencyOptions struct {
 
 // latencyCommand is ossian bench latency.
 func latencyCommand(plan planner) *cobra.Command {
-	o := &latencyOptions{offlineOptions: newOfflineOptions("latency", plan)}
-	flags := o.set
-	flags.IntVar(&o.input, "input-len", 32, "prompt `TOKENS`")
-	flags.IntVar(&o.output, "output-len", 128, "output `TOKENS`")
-	flags.IntVar(&o.batch, "batch-size", 8, "prompts that are computed together")
-	flags.IntVar(&o.warmups, "num-iters-warmup", 10, "batches before the measurement")
-	flags.IntVar(&o.iterations, "num-iters", 30, "batches that are measured")
-	return o.command("Measure how long the engine takes for one batch of prompts, without a server",
+	opts := &latencyOptions{offlineOptions: newOfflineOptions("latency", plan)}
+	flags := opts.set
+	flags.IntVar(&opts.input, "input-len", 32, "prompt `TOKENS`")
+	flags.IntVar(&opts.output, "output-len", 128, "output `TOKENS`")
+	flags.IntVar(&opts.batch, "batch-size", 8, "prompts that are computed together")
+	flags.IntVar(&opts.warmups, "num-iters-warmup", 10, "batches before the measurement")
+	flags.IntVar(&opts.iterations, "num-iters", 30, "batches that are measured")
+	return opts.command("Measure how long the engine takes for one batch of prompts, without a server",
 		`Submit one batch of random prompts to an engine in this process, wait until all answers
 are there, and do it again, as vllm bench latency does. Prefix caching is off unless
---enable-prefix-caching is given. Without MODEL the built-in one is measured.`, o.run)
+--enable-prefix-caching is given. Without MODEL the built-in one is measured.`, opts.run)
 }
 
 // run opens the engine for one batch and measures.

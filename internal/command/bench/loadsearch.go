@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,8 +49,8 @@ Each run has prompts of its own, as many as --num-prompts and --prompts-per-load
 Results are in the layout of the other sweeps; load.json says what was found.`,
 		DisableFlagParsing: true, // some flags take several words
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l, own := &loadOptions{program: program, start: here}, &clientOptions{}
-			flags := l.flags(own)
+			search, own := &loadOptions{program: program, start: here}, &clientOptions{}
+			flags := search.flags(own)
 			switch err := flags.Parse(spread(args)); {
 			case errors.Is(err, pflag.ErrHelp):
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench sweep %s\n\nFlags:\n%s", cmd.Long, cmd.Use, flags.FlagUsages())
@@ -59,7 +60,7 @@ Results are in the layout of the other sweeps; load.json says what was found.`,
 			case flags.NArg() > 0:
 				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", flags.Arg(0))
 			}
-			return l.run(cmd, args, own, flags)
+			return search.run(cmd, args, own, flags)
 		},
 	}
 }
@@ -128,7 +129,7 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, own *clientOptions,
 			return fmt.Errorf("--%s: not in a search for the load; results of all runs go to --output-dir", name)
 		}
 	}
-	b := &bencher{cmd: cmd, args: args, html: own.html, start: l.start}
+	measurer := &bencher{cmd: cmd, args: args, html: own.html, start: l.start}
 	if l.serve != "" {
 		if flags.Changed("base-url") || flags.Changed("host") || flags.Changed("port") {
 			return errors.New("--serve-cmd says where the server is: leave out --base-url, --host and --port")
@@ -137,15 +138,19 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, own *clientOptions,
 		if err != nil {
 			return err
 		}
-		b.server = l.server(cmd, serving, l.program)
+		measurer.server = l.server(cmd, serving, l.program)
 	}
-	defer b.Close()
-	return l.find(cmd, b, search, own.runs)
+	defer measurer.Close()
+	return l.find(cmd, measurer, search, own.runs)
 }
 
 // find searches and reports.
-func (l *loadOptions) find(cmd *cobra.Command, b *bencher, search sweep.LoadSearch, runs int) error {
-	experiment := &sweep.Experiment{Dir: l.path(), Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cleaner{cmd.ErrOrStderr()}}
+func (l *loadOptions) find(cmd *cobra.Command, measurer *bencher, search sweep.LoadSearch, runs int) error {
+	dir, err := l.path()
+	if err = cmp.Or(err, command.OutputFile("--html", measurer.html)); err != nil {
+		return err
+	}
+	experiment := &sweep.Experiment{Dir: dir, Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cleaner{cmd.ErrOrStderr()}}
 	began := time.Now()
 	search.Expired = func() bool { return l.time > 0 && time.Since(began) > l.time }
 	out := cleaner{cmd.OutOrStdout()}
@@ -176,12 +181,12 @@ func (l *loadOptions) find(cmd *cobra.Command, b *bencher, search sweep.LoadSear
 		}
 		fmt.Fprintln(out)
 	}
-	conclusion, err := experiment.Load(cmd.Context(), b, search)
+	conclusion, err := experiment.Load(cmd.Context(), measurer, search)
 	if err != nil || l.dryRun {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s", conclusion)
-	return b.report()
+	return measurer.report()
 }
 
 // loadColumns are the columns of the table of loads; times are milliseconds.
@@ -207,7 +212,7 @@ type bencher struct {
 // Measure implements sweep.Measurer.
 func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string) error {
 	// The server, whoever has it, is started for the first measurement and stays.
-	o, err := b.options(setting)
+	opts, err := b.options(setting)
 	if err != nil {
 		return err
 	}
@@ -215,22 +220,22 @@ func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string
 		if err := b.server.Start(ctx); err != nil {
 			return err
 		}
-		if o.BaseURL, err = b.server.URL(); err != nil {
+		if opts.BaseURL, err = b.server.URL(); err != nil {
 			return err
 		}
 	}
-	if o.Local {
+	if opts.Local {
 		if b.end == nil {
-			if err := b.serve(ctx, o.Model, o.device); err != nil {
+			if err := b.serve(ctx, opts.Model, opts.device); err != nil {
 				return err
 			}
 		}
-		o.BaseURL = b.base
+		opts.BaseURL = b.base
 	}
 	status := b.cmd.ErrOrStderr()
-	o.Log, o.Tokens = status, b.tokens // a table is printed, and nothing of stages
-	o.Watch = func(live *bench.Live) (stop func()) { return watch(ctx, live, status, !o.quiet) }
-	one, err := client.New(o.Options)
+	opts.Log, opts.Tokens = status, b.tokens // a table is printed, and nothing of stages
+	opts.Watch = func(live *bench.Live) (stop func()) { return watch(ctx, live, status, !opts.quiet) }
+	one, err := client.New(opts.Options)
 	if err != nil {
 		return err
 	}
@@ -250,7 +255,7 @@ func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string
 	if b.title = one.Setup().Model + ", " + one.Setup().Dataset; b.html != "" {
 		b.runs = append(b.runs, chart.Run{Summary: summary, Recording: recording})
 	}
-	text, err := summary.JSON(o.detailed)
+	text, err := summary.JSON(opts.detailed)
 	if err != nil {
 		return err
 	}
@@ -265,19 +270,19 @@ func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string
 
 // options are those that bench serve would have with the arguments and the setting.
 func (b *bencher) options(setting sweep.Object) (*clientOptions, error) {
-	l, o := &loadOptions{}, &clientOptions{}
-	flags := l.flags(o)
+	search, opts := &loadOptions{}, &clientOptions{}
+	flags := search.flags(opts)
 	args := setting.Apply(spread(b.args))
 	if err := flags.Parse(args); err != nil {
 		return nil, command.Suggest(flags, err)
 	}
-	if err := o.complete(flags, args); err != nil {
+	if err := opts.complete(flags, args); err != nil {
 		return nil, err
 	}
 	if b.server != nil {
-		o.elsewhere()
+		opts.elsewhere()
 	}
-	return o, nil
+	return opts, nil
 }
 
 // serve starts the server in this process.

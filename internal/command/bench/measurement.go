@@ -30,19 +30,19 @@ type measurement struct {
 
 // run measures and reports. A run whose numbers cannot be trusted is an error.
 func (o *clientOptions) run(cmd *cobra.Command, flags *pflag.FlagSet, here command.Start) (err error) {
-	m := &measurement{o: o, flags: flags, start: here, out: cleaner{cmd.OutOrStdout()}, log: cmd.ErrOrStderr()}
+	measured := &measurement{o: o, flags: flags, start: here, out: cleaner{cmd.OutOrStdout()}, log: cmd.ErrOrStderr()}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	// Folders come before anything that takes long.
-	m.sayCommand()
+	// Where results go comes before anything that takes long.
+	measured.sayCommand()
 	if o.dryRun {
-		return m.dryRun(ctx)
+		return measured.dryRun(ctx)
 	}
-	if err := o.folders(); err != nil {
+	if err := o.writable(); err != nil {
 		return err
 	}
 	if o.Local {
-		base, stop, err := serveHere(ctx, here, o.Model, o.device, m.log)
+		base, stop, err := serveHere(ctx, here, o.Model, o.device, measured.log)
 		if err != nil {
 			return err
 		}
@@ -52,14 +52,14 @@ func (o *clientOptions) run(cmd *cobra.Command, flags *pflag.FlagSet, here comma
 			err = errors.Join(err, stop())
 		}()
 	}
-	if err := m.client(ctx); err != nil {
+	if err := measured.client(ctx); err != nil {
 		return err
 	}
-	defer m.Close()
-	if err := m.Connect(ctx); err != nil {
+	defer measured.Close()
+	if err := measured.Connect(ctx); err != nil {
 		return err
 	}
-	return m.measure(ctx)
+	return measured.measure(ctx)
 }
 
 // client makes the client, which prints where m does.

@@ -22,7 +22,7 @@ import (
 func mergeCommand() *cobra.Command {
 	var log, result string
 	var detailed bool
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "merge LOG...",
 		Short: "Put the logs of bench serve --shard together",
 		Long: `Put the logs of ossian bench serve --shard together: those of all clients that made one run. Every
@@ -33,6 +33,9 @@ began together are refused.`,
   ossian bench merge 0.log 1.log --log run.log`,
 		Args: command.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cmp.Or(command.OutputFile("--log", log), command.OutputFile("--output", result)); err != nil {
+				return err
+			}
 			parts, err := readParts(args, cleaner{cmd.ErrOrStderr()})
 			if err != nil {
 				return err
@@ -44,11 +47,11 @@ began together are refused.`,
 			return reportMerged(cleaner{cmd.OutOrStdout()}, cleaner{cmd.ErrOrStderr()}, parts, whole, log, result, detailed)
 		},
 	}
-	flags := c.Flags()
+	flags := cmd.Flags()
 	flags.StringVar(&log, "log", "", "`FILE` that gets the log of the whole run: what bench summarize reads")
 	flags.StringVar(&result, "output", "", "`FILE` that gets the result as JSON")
 	flags.BoolVar(&detailed, "save-detailed", false, "with the times of every request")
-	return c
+	return cmd
 }
 
 // readParts reads the logs of shards.
@@ -56,7 +59,7 @@ func readParts(names []string, notes io.Writer) (parts []shards.Part, err error)
 	for _, name := range names {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; expected a log of ossian bench serve --shard", err)
 		}
 		recording, complete, err := bench.ReadLog(bufio.NewReader(file))
 		if err = errors.Join(err, file.Close()); err != nil {
@@ -91,6 +94,7 @@ func reportMerged(out, notes io.Writer, parts []shards.Part, whole *bench.Record
 	summary := report.Summarize(whole, tokens.Count())
 	fmt.Fprint(out, summary.Console(), summary.OssianConsole())
 	var errs []error
+	// What was measured is written even where it is not to be trusted: the error says so, and why.
 	if log != "" {
 		errs = append(errs, writeTo(log, func(w io.Writer) error { return bench.WriteLog(w, whole) }))
 	}

@@ -46,14 +46,14 @@ func newOfflineOptions(name string, plan planner) *offlineOptions {
 	flags.SortFlags = false
 	flags.Usage = func() {}
 	flags.SetNormalizeFunc(spelling)
-	o := &offlineOptions{name: name, plan: plan, set: flags}
-	flags.IntVar(&o.n, "n", 1, "answers to each prompt")
-	flags.Int64Var(&o.seed, "seed", 0, "of prompts and sampling")
-	flags.Float32Var(&o.temp, "temperature", 1, "of sampling, 1 as in vLLM; 0 = the most likely token, for comparisons with programs that draw none")
-	flags.BoolVar(&o.ids, "disable-detokenize", false, "leave answers as ids, so that turning them into text is not measured")
-	flags.BoolVar(&o.profile, "profile", false, "write a CPU profile of the measurement to bench-"+name+".pprof")
-	flags.StringVar(&o.json, "output-json", "", "`FILE` for the result")
-	return o
+	opts := &offlineOptions{name: name, plan: plan, set: flags}
+	flags.IntVar(&opts.n, "n", 1, "answers to each prompt")
+	flags.Int64Var(&opts.seed, "seed", 0, "of prompts and sampling")
+	flags.Float32Var(&opts.temp, "temperature", 1, "of sampling, 1 as in vLLM; 0 = the most likely token, for comparisons with programs that draw none")
+	flags.BoolVar(&opts.ids, "disable-detokenize", false, "leave answers as ids, so that turning them into text is not measured")
+	flags.BoolVar(&opts.profile, "profile", false, "write a CPU profile of the measurement to bench-"+name+".pprof")
+	flags.StringVar(&opts.json, "output-json", "", "`FILE` for the result")
+	return opts
 }
 
 // command is a command that reads both kinds of flags and runs run.
@@ -74,7 +74,7 @@ func (o *offlineOptions) command(short, long string, run func(*cobra.Command, *c
 			if err != nil {
 				return err
 			}
-			if err := foldersOf(nil, o.json); err != nil {
+			if err := o.writable(); err != nil {
 				return err
 			}
 			for _, note := range cfg.Notes {
@@ -225,12 +225,24 @@ func (o *offlineOptions) environment(cfg *config.Config, checkpoint *ckpt.Model,
 	return env, nil
 }
 
+// profileFile is where --profile writes.
+func (o *offlineOptions) profileFile() string { return "bench-" + o.name + ".pprof" }
+
+// writable returns why what was asked for cannot be written.
+func (o *offlineOptions) writable() error {
+	err := command.OutputFile("--output-json", o.json)
+	if err == nil && o.profile {
+		err = command.OutputFile("--profile", o.profileFile())
+	}
+	return err
+}
+
 // profiled measures, under the profiler if that was asked for.
 func (o *offlineOptions) profiled(measure func() error) error {
 	if !o.profile {
 		return measure()
 	}
-	file, err := os.Create("bench-" + o.name + ".pprof")
+	file, err := os.Create(o.profileFile())
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -24,8 +25,8 @@ type plotOptions struct {
 
 // plotCommand is ossian bench sweep plot.
 func plotCommand() *cobra.Command {
-	o := &plotOptions{}
-	c := &cobra.Command{
+	opts := &plotOptions{}
+	cmd := &cobra.Command{
 		Use:   "plot OUTPUT_DIR",
 		Short: "Draw curves from the results of a sweep",
 		Long: `Draw curves from the results of a sweep: of every summary.json in a folder and below it.
@@ -33,26 +34,26 @@ What can be drawn, compared and grouped by is any member of the results that is 
 or a text, parameters included. Runs that repeat a measurement are drawn as one point, at
 their mean, with a bar from the least to the most.`,
 		Args: command.Usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cleaner{cmd.OutOrStdout()}, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return opts.run(cleaner{cmd.OutOrStdout()}, args[0]) },
 	}
-	flags := c.Flags()
+	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.x, "var-x", "request_throughput", "`COLUMN` along the x axis")
-	flags.StringVar(&o.y, "var-y", "p99_e2el_ms", "`COLUMN` along the y axis")
-	flags.StringVar(&o.figures, "fig-by", "", "`COLUMNS`, separated by commas: a figure for each combination of their values")
-	flags.StringVar(&o.rows, "row-by", "", "`COLUMNS`: a row of panels for each")
-	flags.StringVar(&o.columns, "col-by", "", "`COLUMNS`: a column of panels for each")
-	flags.StringVar(&o.curves, "curve-by", "", "`COLUMNS`: a curve for each")
-	flags.StringVar(&o.filters, "filter-by", "", "`CONDITIONS` of runs to draw, such as 'max_concurrency<1000,model_id==x'")
-	flags.StringVar(&o.bins, "bin-by", "", "`COLUMN%SIZE,...`: numbers rounded down to multiples, such as 'request_throughput%10'")
-	flags.StringVar(&o.scaleX, "scale-x", "linear", "linear or log")
-	flags.StringVar(&o.scaleY, "scale-y", "linear", "linear or log")
-	flags.StringVar(&o.figDir, "fig-dir", "", "`FOLDER` of the figures, relative to OUTPUT_DIR")
-	flags.StringVar(&o.figName, "fig-name", "FIGURE", "how the names of the figures begin")
-	flags.StringVar(&o.formats, "fig-format", "png", "png, svg or both: png,svg")
-	flags.StringVar(&o.html, "html", "", "`FILE` for a report of the whole sweep that opens in any browser")
-	flags.BoolVar(&o.dry, "dry-run", false, "say what would be drawn, and draw nothing")
-	return c
+	flags.StringVar(&opts.x, "var-x", "request_throughput", "`COLUMN` along the x axis")
+	flags.StringVar(&opts.y, "var-y", "p99_e2el_ms", "`COLUMN` along the y axis")
+	flags.StringVar(&opts.figures, "fig-by", "", "`COLUMNS`, separated by commas: a figure for each combination of their values")
+	flags.StringVar(&opts.rows, "row-by", "", "`COLUMNS`: a row of panels for each")
+	flags.StringVar(&opts.columns, "col-by", "", "`COLUMNS`: a column of panels for each")
+	flags.StringVar(&opts.curves, "curve-by", "", "`COLUMNS`: a curve for each")
+	flags.StringVar(&opts.filters, "filter-by", "", "`CONDITIONS` of runs to draw, such as 'max_concurrency<1000,model_id==x'")
+	flags.StringVar(&opts.bins, "bin-by", "", "`COLUMN%SIZE,...`: numbers rounded down to multiples, such as 'request_throughput%10'")
+	flags.StringVar(&opts.scaleX, "scale-x", "linear", "linear or log")
+	flags.StringVar(&opts.scaleY, "scale-y", "linear", "linear or log")
+	flags.StringVar(&opts.figDir, "fig-dir", "", "`FOLDER` of the figures, relative to OUTPUT_DIR")
+	flags.StringVar(&opts.figName, "fig-name", "FIGURE", "how the names of the figures begin")
+	flags.StringVar(&opts.formats, "fig-format", "png", "png, svg or both: png,svg")
+	flags.StringVar(&opts.html, "html", "", "`FILE` for a report of the whole sweep that opens in any browser")
+	flags.BoolVar(&opts.dry, "dry-run", false, "say what would be drawn, and draw nothing")
+	return cmd
 }
 
 // run draws the figures of the sweep in dir. Everything asked for is checked first; what is
@@ -66,6 +67,16 @@ func (o *plotOptions) run(out io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
+	// A relative folder is within the sweep's, as vLLM has it, and not within that of the caller.
+	folder := o.figDir
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(dir, folder)
+	}
+	if !o.dry {
+		if err := cmp.Or(command.OutputFolder("--fig-dir", folder), command.OutputFile("--html", o.html)); err != nil {
+			return err
+		}
+	}
 	sweep, err := chart.ReadSweep(dir)
 	if err != nil {
 		return err
@@ -77,10 +88,6 @@ func (o *plotOptions) run(out io.Writer, dir string) error {
 	}
 	if skipped > 0 {
 		fmt.Fprintf(out, "Skipped %d runs without %s or %s.\n", skipped, plot.X, plot.Y)
-	}
-	folder := o.figDir
-	if !filepath.IsAbs(folder) {
-		folder = filepath.Join(dir, folder)
 	}
 	for _, figure := range figures {
 		fmt.Fprintf(out, "[BEGIN FIGURE]\nGroup: %s\nGrid: %d rows x %d cols\n", figure.Title, len(figure.Panels), len(figure.Panels[0]))
@@ -119,6 +126,7 @@ func (o *plotOptions) config() (plot chart.PlotConfig, err error) {
 	if plot.Bins, err = chart.ParseBins(o.bins); err != nil {
 		return plot, fmt.Errorf("--bin-by: %w", err)
 	}
+	// An axis is one column, where everything else may be several.
 	for _, axis := range []struct {
 		flag, text string
 		column     *string
@@ -163,7 +171,7 @@ func saveFigure(w io.Writer, figure *chart.Figure, folder string, formats []stri
 func paretoCommand() *cobra.Command {
 	var users, devices, format string
 	var dry bool
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:     "plot-pareto OUTPUT_DIR",
 		Aliases: []string{"plot_pareto"},
 		Short:   "Draw what users get against what devices give",
@@ -176,6 +184,12 @@ the folder pareto in OUTPUT_DIR.`,
 			formats, err := chart.ParseFormats(format)
 			if err != nil {
 				return err
+			}
+			folder := filepath.Join(args[0], "pareto")
+			if !dry {
+				if err := command.OutputFolder("OUTPUT_DIR", folder); err != nil {
+					return err
+				}
 			}
 			sweep, err := chart.ReadSweep(args[0])
 			if err != nil {
@@ -190,18 +204,18 @@ the folder pareto in OUTPUT_DIR.`,
 				fmt.Fprintf(out, "Skipped %d runs without a user count.\n", frontier.Skipped)
 			}
 			fmt.Fprintln(out, "[BEGIN FIGURE]")
-			if err := saveFigure(out, frontier.Figure, filepath.Join(args[0], "pareto"), formats, dry); err != nil {
+			if err := saveFigure(out, frontier.Figure, folder, formats, dry); err != nil {
 				return err
 			}
 			fmt.Fprintf(out, "Plotted %d points; Pareto frontier size: %d.\n[END FIGURE]\n", frontier.Points, frontier.Best)
 			return nil
 		},
 	}
-	flags := c.Flags()
+	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&users, "user-count-var", "", "`COLUMN` with the number of users; default max_concurrency, else request_rate, else max_concurrent_requests")
 	flags.StringVar(&devices, "gpu-count-var", "", "`COLUMN` with the number of devices; default the product of tensor, pipeline and data parallel sizes")
 	flags.StringVar(&format, "fig-format", "png", "png, svg or both: png,svg")
 	flags.BoolVar(&dry, "dry-run", false, "say what would be drawn, and draw nothing")
-	return c
+	return cmd
 }

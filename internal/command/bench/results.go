@@ -71,9 +71,12 @@ func readResults(name string, notes io.Writer) (log *report.Summary, results []r
 
 // readFile reads all results of a file.
 func readFile(name string, notes io.Writer) (log *report.Summary, results []report.Result, err error) {
+	if isFolder(name) {
+		return nil, nil, fmt.Errorf("%s is a folder; expected a file of results", name)
+	}
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%w; expected a result of ossian bench serve, or of another tool, and its path", err)
 	}
 	defer file.Close()
 	in := bufio.NewReaderSize(file, 64<<10)

@@ -24,7 +24,7 @@ func scriptedCommand() *cobra.Command {
 	var script scripted.Script
 	var options scripted.Options
 	bad := scripted.Fault{}
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "scripted",
 		Short: "Serve prescribed streams that measure a client",
 		Long: "Serve prescribed streams of completions, chat and Responses without a model. Every event says in sent_ns when it\n" +
@@ -43,7 +43,7 @@ func scriptedCommand() *cobra.Command {
 			return serveScripted(cmd.Context(), cmd.OutOrStdout(), net.JoinHostPort(host, strconv.Itoa(port)), options)
 		},
 	}
-	flags := c.Flags()
+	flags := cmd.Flags()
 	flags.StringVar(&host, "host", "127.0.0.1", "`ADDRESS` to listen on")
 	flags.IntVar(&port, "port", 8000, "port to listen on, 0 = a free one")
 	flags.StringVar(&options.Model, "model", "scripted", "`NAME` of the model")
@@ -63,7 +63,7 @@ func scriptedCommand() *cobra.Command {
 	flags.IntVar(&bad.Status, "fault-status", 0, "HTTP status; default 500")
 	flags.DurationVar(&bad.For, "fault-for", 0, "length of a stall; 0 = without an end")
 	flags.IntVar(&every, "fault-every", 1, "one in so many requests is struck, the last of each such row")
-	return c
+	return cmd
 }
 
 // faulty are n scripts, the last of which has the fault.

@@ -37,7 +37,7 @@ type selfTest struct {
 // selftestCommand is ossian bench selftest.
 func selftestCommand() *cobra.Command {
 	var test selfTest
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "selftest",
 		Short: "Measure the benchmark client",
 		Long: "Measure the benchmark client against a scripted server that says when it sent what. TTFT error: what the client\n" +
@@ -49,17 +49,19 @@ func selftestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// The scripted server is a process of its own, so that it does not take its time from
+			// the client that it measures.
 			test.server = func(ctx context.Context, args ...string) *exec.Cmd { return exec.CommandContext(ctx, program, args...) }
 			return test.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	flags := c.Flags()
+	flags := cmd.Flags()
 	flags.IntSliceVar(&test.streams, "streams", []int{1, 10, 100, 500, 1000, 5000}, "streams at once")
 	flags.Float64Var(&test.rate, "rate", 100, "tokens per second and stream")
 	flags.Float64Var(&test.most, "most", 100_000, "tokens per second of all streams; more streams are slower")
 	flags.DurationVar(&test.length, "length", 5*time.Second, "of a stream")
 	flags.Float64Var(&test.arrive, "arrivals", 5000, "requests of one token per second, at last; 0 = none")
-	return c
+	return cmd
 }
 
 // check refuses what cannot be measured: the times between events would be none, or the

@@ -180,6 +180,7 @@ func (w *seriesOptions) presets(client *clientOptions) (planned series, err erro
 // with is m with the flags of one variant, and with the workload of last where that is the same.
 func (m *measurement) with(ctx context.Context, one variant, last *measurement) (*measurement, error) {
 	varied := *m
+	// Flags before those of the command line are defaults, flags behind it win.
 	if len(one.before)+len(one.after) > 0 {
 		args := slices.Concat(one.before, m.o.args, one.after)
 		varied.o = &clientOptions{}
@@ -196,6 +197,8 @@ func (m *measurement) with(ctx context.Context, one variant, last *measurement) 
 			return nil, err
 		}
 	}
+	// A workload is made once for all variants that send the same: they are compared on the same
+	// prompts, and making them takes long.
 	if last == nil || one.other {
 		return &varied, varied.Prepare(ctx)
 	}

@@ -252,12 +252,15 @@ func TestBenchCaseErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := plays(t)
 	missing := filepath.Join(t.TempDir(), "none.json")
+	if err := os.WriteFile("data.json", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ args, want string }{
 		{"--sweep-max-concurrency 1,x", "whole numbers from 1"},
 		{"--sweep-request-rate 0", "above 0"},
 		{"--sweep-request-rate 1 --sweep-summary-percentiles 101", "from 0 to 100"},
 		{"--multi --request-rate-range 9,2,1", "from,end,step"},
-		{"--sweep-request-rate 1,2 --dataset-name timed_trace --dataset-path " + missing, "--no-self-timed"},
+		{"--sweep-request-rate 1,2 --dataset-name timed_trace --dataset-path data.json", "--no-self-timed"},
 		{"--compare --num-prompts 1", "want two"},
 		{"--num-prompts 1 --goodput", "--goodput"},
 		{"--num-prompts 1 --header", "--header"},
@@ -278,7 +281,7 @@ func TestBenchCaseErrors(t *testing.T) {
 		{"--cache warm", "want reset, salt, carry, or auto"},
 		{"--cache carry --salt", "leave out --salt"},
 		{"--timeline-itl-thresholds 25", "two numbers"},
-		{"--apply-chat-template --dataset-name sharegpt --dataset-path " + missing, "template is not at hand"},
+		{"--apply-chat-template --dataset-name sharegpt --dataset-path data.json", "template is not at hand"},
 	} {
 		_, _, err := commandtest.Run(t, root(), append([]string{"bench", "serve", "--base-url", s.URL(), "--model", "gpt-oss", "--disable-tqdm"}, strings.Fields(c.args)...)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

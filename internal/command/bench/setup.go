@@ -72,8 +72,10 @@ func (o *clientOptions) complete(flags *pflag.FlagSet, args []string) error {
 	if given("logprobs") {
 		o.Logprobs = &o.logprobs
 	}
-	_, err = client.New(o.Options) // what is wrong is said before a server is started or asked
-	return err
+	if _, err = client.New(o.Options); err != nil { // what is wrong is said before a server is started or asked
+		return err
+	}
+	return command.InputFile("--dataset-path", o.Data.Path)
 }
 
 // cacheMode says what is done about a warm cache. Workloads of a preset have prompts that begin alike,

@@ -18,6 +18,7 @@ func (o *clientOptions) part() error {
 		}
 		return nil
 	}
+	// Merging computes every number anew from the logs, of one run per part.
 	if o.log == "" && !o.dryRun {
 		return errors.New("--shard: --log FILE keeps what bench merge reads")
 	}

@@ -66,12 +66,16 @@ func (o *folderOptions) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would run, and run nothing")
 }
 
-// path is the folder of the experiment.
-func (o *folderOptions) path() string {
+// path is the folder of the experiment, or the error of one that cannot be written to.
+func (o *folderOptions) path() (string, error) {
 	if o.name == "" {
 		o.name = time.Now().Format("20060102_150405")
 	}
-	return filepath.Join(o.dir, o.name)
+	path := filepath.Join(o.dir, o.name)
+	if o.dryRun {
+		return path, nil
+	}
+	return path, command.OutputFolder("--output-dir", path)
 }
 
 // serverOptions say what serves.
@@ -163,8 +167,9 @@ func (o *gridOptions) prepare(cmd *cobra.Command) (err error) {
 		return &sweep.Programs{Server: o.server(cmd, serve.Apply(server), o.program), Client: o.client, Own: measuresItself(o.client), After: after,
 			Limit: time.Duration(o.clientLimit) * time.Second, Show: o.show, DryRun: o.dryRun, Out: cmd.OutOrStdout()}, nil
 	}
-	o.experiment = &sweep.Experiment{Dir: o.path(), Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: !o.stops, DryRun: o.dryRun, Out: cleaner{cmd.OutOrStdout()}}
-	return nil
+	o.experiment = &sweep.Experiment{Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: !o.stops, DryRun: o.dryRun, Out: cleaner{cmd.OutOrStdout()}}
+	o.experiment.Dir, err = o.path()
+	return err
 }
 
 // words splits a command.
@@ -227,48 +232,48 @@ func serveSweep(o *gridOptions) *cobra.Command {
 }
 
 func sweepWorkloadCommand() *cobra.Command {
-	o := &gridOptions{program: thisProgram}
-	c := o.command(cobra.Command{
+	opts := &gridOptions{program: thisProgram}
+	cmd := opts.command(cobra.Command{
 		Use:     "serve-workload --serve-cmd COMMAND --bench-cmd COMMAND [flags]",
 		Aliases: []string{"serve_workload"},
 		Short:   "Measure a server at loads from serial to batch inference",
 		Long:    "Measure a server at loads from serial to batch inference.",
 	}, func(ctx context.Context) error {
-		variable, err := sweep.ParseVariable(o.variable)
+		variable, err := sweep.ParseVariable(opts.variable)
 		if err != nil {
 			return fmt.Errorf("--workload-var: %w", err)
 		}
-		prompts, err := o.numPrompts()
+		prompts, err := opts.numPrompts()
 		if err != nil {
 			return err
 		}
-		return o.experiment.Workload(ctx, o.grid, sweep.Workload{Variable: variable, Levels: o.levels, Prompts: prompts})
+		return opts.experiment.Workload(ctx, opts.grid, sweep.Workload{Variable: variable, Levels: opts.levels, Prompts: prompts})
 	})
-	c.Flags().StringVar(&o.variable, "workload-var", string(sweep.Rate), "what changes: request_rate or max_concurrency")
-	c.Flags().IntVar(&o.levels, "workload-iters", 10, "levels, with the two from which the others follow")
-	return c
+	cmd.Flags().StringVar(&opts.variable, "workload-var", string(sweep.Rate), "what changes: request_rate or max_concurrency")
+	cmd.Flags().IntVar(&opts.levels, "workload-iters", 10, "levels, with the two from which the others follow")
+	return cmd
 }
 
 func sweepSLACommand() *cobra.Command {
-	o := &gridOptions{program: thisProgram}
-	c := o.command(cobra.Command{
+	opts := &gridOptions{program: thisProgram}
+	cmd := opts.command(cobra.Command{
 		Use:     "serve-sla --serve-cmd COMMAND --bench-cmd COMMAND --sla-params FILE [flags]",
 		Aliases: []string{"serve_sla"},
 		Short:   "Find the largest load that keeps objectives, as vLLM did until 2026",
 		Long: `Find the largest load that keeps objectives, as vLLM did until 2026: it begins with
 65536 and with 1. ossian bench sweep load needs fewer runs, and says more.`,
 	}, func(ctx context.Context) error {
-		variable, err := sweep.ParseVariable(o.variable)
+		variable, err := sweep.ParseVariable(opts.variable)
 		if err != nil {
 			return fmt.Errorf("--sla-variable: %w", err)
 		}
-		objectives, err := sweep.ReadSLAs(o.objectives)
+		objectives, err := sweep.ReadSLAs(opts.objectives)
 		if err != nil {
 			return fmt.Errorf("--sla-params: %w", err)
 		}
-		return o.experiment.SLA(ctx, o.grid, variable, objectives)
+		return opts.experiment.SLA(ctx, opts.grid, variable, objectives)
 	})
-	c.Flags().StringVar(&o.objectives, "sla-params", "", "`FILE.json`: a list of objectives such as {\"p99_e2el_ms\": \"<=500\"}")
-	c.Flags().StringVar(&o.variable, "sla-variable", string(sweep.Rate), "what changes: request_rate or max_concurrency")
-	return c
+	cmd.Flags().StringVar(&opts.objectives, "sla-params", "", "`FILE.json`: a list of objectives such as {\"p99_e2el_ms\": \"<=500\"}")
+	cmd.Flags().StringVar(&opts.variable, "sla-variable", string(sweep.Rate), "what changes: request_rate or max_concurrency")
+	return cmd
 }

@@ -29,19 +29,19 @@ type throughputOptions struct {
 
 // throughputCommand is ossian bench throughput.
 func throughputCommand(plan planner) *cobra.Command {
-	o := &throughputOptions{offlineOptions: newOfflineOptions("throughput", plan)}
-	flags := o.set
-	flags.StringVar(&o.backend, "backend", "vllm", "how prompts get to the engine: vllm = as they are, vllm-chat = in the chat template")
-	dataFlags(&o.data, flags)
+	opts := &throughputOptions{offlineOptions: newOfflineOptions("throughput", plan)}
+	flags := opts.set
+	flags.StringVar(&opts.backend, "backend", "vllm", "how prompts get to the engine: vllm = as they are, vllm-chat = in the chat template")
+	dataFlags(&opts.data, flags)
 	flags.Lookup("dataset-name").Usage = "as in ossian bench serve; default: sharegpt, without --dataset-path random"
-	flags.IntVar(&o.prefix, "prefix-len", 0, "random and sonnet: `TOKENS` that all prompts begin with")
+	flags.IntVar(&opts.prefix, "prefix-len", 0, "random and sonnet: `TOKENS` that all prompts begin with")
 	for _, name := range []string{"async-engine", "disable-frontend-multiprocessing"} {
 		_ = flags.Bool(name, false, "accepted, without effect: there is one engine, in this process")
 	}
-	return o.command("Measure how many tokens a second the engine computes, without a server",
+	return opts.command("Measure how many tokens a second the engine computes, without a server",
 		`Submit a whole workload at once to an engine in this process and report how fast it is
 done, as vllm bench throughput does. Data set random needs --input-len. Without MODEL
-the built-in one gets 100 prompts of 64 tokens with 64 of output, unless flags say else.`, o.run)
+the built-in one gets 100 prompts of 64 tokens with 64 of output, unless flags say else.`, opts.run)
 }
 
 // complete fills in what was not given.

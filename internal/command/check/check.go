@@ -36,8 +36,8 @@ type options struct {
 
 // Command returns the command.
 func Command() *cobra.Command {
-	o := &options{}
-	c := &cobra.Command{
+	opts := &options{}
+	cmd := &cobra.Command{
 		Use:   "check [URL]",
 		Short: "Say which optimisations a running server uses, which it lacks, and what that costs",
 		Long: `Ask a server of any of seven engines (Ossian, vLLM, SGLang, TensorRT-LLM, llama.cpp, Ollama,
@@ -51,26 +51,26 @@ without an origin. A key is OPENAI_API_KEY in the environment, for a URL that wa
 		Args: func(c *cobra.Command, args []string) error {
 			return command.WithStatus(statusUsage, command.Usage(cobra.MaximumNArgs(1))(c, args))
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return opts.run(cmd, args) },
 	}
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return command.WithStatus(statusUsage, command.Suggest(c.Flags(), err))
 	})
-	flags := c.Flags()
-	flags.BoolVar(&o.asJSON, "json", false, "write JSON")
-	flags.BoolVar(&o.measure, "measure", false, "send load for at most 60 s; --measure=false does not ask")
-	flags.IntVar(&o.pid, "pid", 0, "process `N` of this machine is the server: its arguments count")
-	flags.StringVar(&o.start, "start", "", "the `COMMAND` that started the server")
-	flags.StringVar(&o.log, "log", "", "`FILE` with the log of the server's start")
-	flags.StringVar(&o.model, "model", "", "the model's files on this machine, by which is known what a token reads: a folder, a GGUF file, a name in the cache")
-	flags.Float64Var(&o.bandwidth, "bandwidth", 0, "memory bandwidth of one device in `GB/s`")
-	flags.StringVar(&o.machine, "machine", "", "`NAME` of the machine, as H100-SXM: its bandwidth and predictions of gains; without it the card that nvidia-smi names")
-	flags.StringVar(&o.calibration, "calibration", "", "`FILE` of ossian lab calibrate, for predictions of gains")
-	flags.Float64Var(&o.bytes, "bytes-per-token", 0, "`GB` that decoding one token reads, instead of --model")
-	flags.IntVar(&o.devices, "devices", 0, "devices that share a step; 0 = as the server's settings say")
-	flags.StringSliceVar(&o.compare, "compare", nil, "result `FILE`s; those of the same model are shown beside")
-	flags.BoolVar(&o.insecure, "insecure", false, "do not check the server's certificate")
-	return c
+	flags := cmd.Flags()
+	flags.BoolVar(&opts.asJSON, "json", false, "write JSON")
+	flags.BoolVar(&opts.measure, "measure", false, "send load for at most 60 s; --measure=false does not ask")
+	flags.IntVar(&opts.pid, "pid", 0, "process `N` of this machine is the server: its arguments count")
+	flags.StringVar(&opts.start, "start", "", "the `COMMAND` that started the server")
+	flags.StringVar(&opts.log, "log", "", "`FILE` with the log of the server's start")
+	flags.StringVar(&opts.model, "model", "", "the model's files on this machine, by which is known what a token reads: a folder, a GGUF file, a name in the cache")
+	flags.Float64Var(&opts.bandwidth, "bandwidth", 0, "memory bandwidth of one device in `GB/s`")
+	flags.StringVar(&opts.machine, "machine", "", "`NAME` of the machine, as H100-SXM: its bandwidth and predictions of gains; without it the card that nvidia-smi names")
+	flags.StringVar(&opts.calibration, "calibration", "", "`FILE` of ossian lab calibrate, for predictions of gains")
+	flags.Float64Var(&opts.bytes, "bytes-per-token", 0, "`GB` that decoding one token reads, instead of --model")
+	flags.IntVar(&opts.devices, "devices", 0, "devices that share a step; 0 = as the server's settings say")
+	flags.StringSliceVar(&opts.compare, "compare", nil, "result `FILE`s; those of the same model are shown beside")
+	flags.BoolVar(&opts.insecure, "insecure", false, "do not check the server's certificate")
+	return cmd
 }
 
 // run reports on a server.

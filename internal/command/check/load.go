@@ -120,6 +120,8 @@ func (l *sender) connect(ctx context.Context, server *check.Server) (*client.Cli
 	if err = made.Connect(ctx); err == nil {
 		return made, nil
 	}
+	// Connect failed. The tokenizer is the one cause that can be helped; any other comes back
+	// below.
 	made.Close()
 	options.Tokenizer = tiny.Name
 	if made, err = client.New(options); err != nil {

@@ -38,15 +38,15 @@ func Main(m *testing.M, program func()) {
 // empty folder. TestMain of the test must call Main.
 func Program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	c := exec.Command(os.Args[0])
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "OSSIAN_") && !strings.HasPrefix(v, "HF_") {
-			c.Env = append(c.Env, v)
+	cmd := exec.Command(os.Args[0])
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "OSSIAN_") && !strings.HasPrefix(variable, "HF_") {
+			cmd.Env = append(cmd.Env, variable)
 		}
 	}
-	c.Dir = t.TempDir()
-	c.Env = append(c.Env, "HF_HOME="+c.Dir, argsEnv+"="+strings.Join(args, "\n"))
-	return c
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(cmd.Env, "HF_HOME="+cmd.Dir, argsEnv+"="+strings.Join(args, "\n"))
+	return cmd
 }
 
 // Soaking reports whether figures are taken, on a quiet machine: times are those of
@@ -107,16 +107,16 @@ func Serve(t *testing.T, root *cobra.Command, args ...string) string {
 // Post sends a body of JSON; the reply has to be 200.
 func Post(t *testing.T, url, body string) *http.Response {
 	t.Helper()
-	r, err := http.Post(url, "application/json", strings.NewReader(body))
+	reply, err := http.Post(url, "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Body.Close() })
-	if r.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(r.Body)
-		t.Fatalf("%s: %s", r.Status, b)
+	t.Cleanup(func() { reply.Body.Close() })
+	if reply.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(reply.Body)
+		t.Fatalf("%s: %s", reply.Status, b)
 	}
-	return r
+	return reply
 }
 
 // A Console is what a command writes, for tests that read while it runs.
@@ -140,14 +140,14 @@ func (c *Console) String() string {
 }
 
 // WriteModel writes a tiny model of a preset in the working directory.
-func WriteModel(t *testing.T, preset, name string, o synth.Options) {
+func WriteModel(t *testing.T, preset, name string, options synth.Options) {
 	t.Helper()
 	m, err := synth.Preset(preset)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Model = m
-	if err := synth.Write(t.Context(), name, o, nil); err != nil {
+	options.Model = m
+	if err := synth.Write(t.Context(), name, options, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -19,23 +20,25 @@ const maxResult = 1 << 30
 // compareCommand is ossian eval compare.
 func compareCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "compare A.json B.json",
+		Use:   "compare A B",
 		Short: "Compare two results question by question, and say what of the difference is more than chance",
-		Args:  command.Usage(cobra.ExactArgs(2)),
+		Long: `Compare two results question by question, and say what of the difference is more than chance.
+A and B are files result.json, or the folders of --out that have them.`,
+		Args: command.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := readResult(args[0])
+			first, err := readResult(args[0])
 			if err != nil {
 				return command.WithStatus(statusInvalid, err)
 			}
-			b, err := readResult(args[1])
+			second, err := readResult(args[1])
 			if err != nil {
 				return command.WithStatus(statusInvalid, err)
 			}
-			all, err := eval.Compare(a, b)
+			all, err := eval.Compare(first, second)
 			if err != nil {
 				return command.WithStatus(statusInvalid, fmt.Errorf("%s and %s: %w", args[0], args[1], err))
 			}
-			for _, warning := range differences(a, b) {
+			for _, warning := range differences(first, second) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", warning)
 			}
 			return report.CompareConsole(cmd.OutOrStdout(), all)
@@ -43,11 +46,14 @@ func compareCommand() *cobra.Command {
 	}
 }
 
-// readResult reads a result.json.
+// readResult reads a result.json, or that of a folder of --out.
 func readResult(path string) (*eval.Result, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, "result.json")
+	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; expected a result.json of ossian eval, or the folder of its --out", err)
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxResult))

@@ -45,8 +45,8 @@ type flags struct {
 
 // Command returns the command. start serves a model in this process, where no server is named.
 func Command(start command.Start) *cobra.Command {
-	f := &flags{}
-	c := &cobra.Command{
+	given := &flags{}
+	cmd := &cobra.Command{
 		Use:   "eval [TASK...]",
 		Short: "Ask a server the questions of published evaluations, and say what the scores are worth",
 		Long: `Ask a server the questions of published evaluations as these ask them, score the
@@ -57,16 +57,16 @@ The key of the server is OPENAI_API_KEY in the environment.`,
 		Example: `  ossian eval
   ossian eval gpqa aime25 --base-url http://127.0.0.1:8000 \
     --dataset gpqa=gpqa_diamond.csv --dataset aime25=hf:opencompass/AIME2025 --out results
-  ossian eval compare before/result.json after/result.json`,
+  ossian eval compare before after`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args, start) },
+		RunE: func(cmd *cobra.Command, args []string) error { return given.run(cmd, args, start) },
 	}
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return command.WithStatus(statusInvalid, command.Suggest(c.Flags(), err))
 	})
-	f.add(c)
-	c.AddCommand(compareCommand())
-	return command.TakesWords(c)
+	given.add(cmd)
+	cmd.AddCommand(compareCommand())
+	return command.TakesWords(cmd)
 }
 
 // add defines the flags.
@@ -102,7 +102,7 @@ func (f *flags) run(cmd *cobra.Command, names []string, start command.Start) (er
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	status := command.Shared(cmd.ErrOrStderr())
-	o, err := f.options(ctx, cmd, names)
+	options, err := f.options(ctx, cmd, names)
 	if err != nil {
 		return command.WithStatus(statusInvalid, err)
 	}
@@ -115,19 +115,20 @@ func (f *flags) run(cmd *cobra.Command, names []string, start command.Start) (er
 			cancel()
 			err = errors.Join(err, stop())
 		}()
-		o.Base = base + "/v1"
+		options.Base = base + "/v1"
 	}
-	server, err := f.look(ctx, o)
+	server, err := f.look(ctx, options)
 	if err != nil {
 		return command.WithStatus(statusInvalid, err)
 	}
-	announce(status, o)
+	announce(status, options)
 	watch := newWatch(status)
-	o.Watch = watch.begin
-	out, err := eval.Run(ctx, *o, server)
+	options.Watch = watch.begin
+	out, err := eval.Run(ctx, *options, server)
 	watch.end()
+	// An evaluation that was cut short is reported too if anything was answered.
 	if out != nil && (err == nil || answered(out)) {
-		err = errors.Join(err, f.report(cmd.OutOrStdout(), status, o, out))
+		err = errors.Join(err, f.report(cmd.OutOrStdout(), status, options, out))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -167,8 +168,8 @@ func (f *flags) serve(ctx context.Context, start command.Start, status io.Writer
 }
 
 // look asks the server what it is, and decides on the models.
-func (f *flags) look(ctx context.Context, o *eval.Options) (eval.Server, error) {
-	server, err := eval.Look(ctx, o.Base, o.Key, o.Client)
+func (f *flags) look(ctx context.Context, options *eval.Options) (eval.Server, error) {
+	server, err := eval.Look(ctx, options.Base, options.Key, options.Client)
 	if err != nil {
 		return server, err
 	}
@@ -176,7 +177,7 @@ func (f *flags) look(ctx context.Context, o *eval.Options) (eval.Server, error) 
 	if f.baseURL == "" { // it was started for the model, whatever it calls it
 		asked = server.Models[:1]
 	}
-	o.Models, err = server.Serves(asked)
+	options.Models, err = server.Serves(asked)
 	return server, err
 }
 
@@ -191,17 +192,17 @@ func words(list string) (all []string) {
 }
 
 // announce says what will be asked.
-func announce(status io.Writer, o *eval.Options) {
-	for _, set := range o.Sets {
-		questions := o.Questions(set)
-		fmt.Fprintf(status, "%s: %d questions × %d × %d efforts%s = %d answers; data SHA-256 %.12s…\n", set.Task.Name, questions, o.Repeats, len(o.Efforts),
-			times(len(o.Models)), questions*o.Repeats*len(o.Efforts)*len(o.Models), set.SHA256)
+func announce(status io.Writer, options *eval.Options) {
+	for _, set := range options.Sets {
+		questions := options.Questions(set)
+		fmt.Fprintf(status, "%s: %d questions × %d × %d efforts%s = %d answers; data SHA-256 %.12s…\n", set.Task.Name, questions, options.Repeats, len(options.Efforts),
+			times(len(options.Models)), questions*options.Repeats*len(options.Efforts)*len(options.Models), set.SHA256)
 		for _, note := range set.Notes {
 			fmt.Fprintln(status, set.Task.Name+":", note)
 		}
 	}
-	if o.Out != "" {
-		fmt.Fprintln(status, "answers are kept in", filepath.Join(o.Out, "answers.jsonl"))
+	if options.Out != "" {
+		fmt.Fprintln(status, "answers are kept in", filepath.Join(options.Out, "answers.jsonl"))
 	}
 }
 
@@ -213,19 +214,19 @@ func times(models int) string {
 }
 
 // report writes the result: tables, and files where they are kept.
-func (f *flags) report(stdout, status io.Writer, o *eval.Options, out *eval.Result) error {
+func (f *flags) report(stdout, status io.Writer, options *eval.Options, out *eval.Result) error {
 	err := report.Console(stdout, out)
 	for _, note := range out.Notes {
 		fmt.Fprintln(status, "note:", note)
 	}
-	if o.Out == "" {
+	if options.Out == "" {
 		return err
 	}
-	return errors.Join(err, f.files(o, out))
+	return errors.Join(err, f.files(options, out))
 }
 
 // files writes the files of a result.
-func (f *flags) files(o *eval.Options, out *eval.Result) error {
+func (f *flags) files(options *eval.Options, out *eval.Result) error {
 	text, err := out.JSON()
 	if err != nil {
 		return err
@@ -237,16 +238,18 @@ func (f *flags) files(o *eval.Options, out *eval.Result) error {
 	files := []report.File{{Name: "result.json", Data: text}, {Name: "report.html", Data: []byte(page.String())}}
 	mode := os.FileMode(0o644)
 	for _, file := range files {
-		if err := write(filepath.Join(o.Out, file.Name), file.Data, mode); err != nil {
+		if err := write(filepath.Join(options.Out, file.Name), file.Data, mode); err != nil {
 			return err
 		}
 	}
 	if f.compat == "" {
 		return nil
+		// The published evaluation's files have a place for texts; where none are kept it stays
+		// empty, and where they are only the owner may read the files.
 	}
 	texts := func(*eval.RunResult, *eval.Item) (prompt, answer, right string, ok bool) { return }
 	if f.keepText {
-		texts, mode = eval.Texts(o.Out), 0o600
+		texts, mode = eval.Texts(options.Out), 0o600
 	}
 	for _, run := range out.Runs {
 		files, err := report.Compat(out, run, texts)
@@ -254,7 +257,7 @@ func (f *flags) files(o *eval.Options, out *eval.Result) error {
 			return err
 		}
 		for _, file := range files {
-			if err := write(filepath.Join(o.Out, file.Name), file.Data, mode); err != nil {
+			if err := write(filepath.Join(options.Out, file.Name), file.Data, mode); err != nil {
 				return err
 			}
 		}

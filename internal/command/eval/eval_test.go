@@ -281,6 +281,9 @@ func TestBuiltIn(t *testing.T) {
 	if err != nil || !strings.Contains(stdout, "100.0") {
 		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
 	}
+	if strings.Contains(stderr, "listening") || !strings.Contains(stderr, "until the run ends; live view: http://127.0.0.1:") {
+		t.Errorf("of its server it says\n%s", stderr)
+	}
 	stdout, _, err = evaluate(t, "arith5", "--reasoning-effort", "low", "--examples", fmt.Sprint(soak.Cases(t, 60, 200)))
 	if err != nil || !regexp.MustCompile(`strict +[0-5]\.\d`).MatchString(stdout) {
 		t.Errorf("arith5: %v\n%s", err, stdout)
@@ -290,6 +293,23 @@ func TestBuiltIn(t *testing.T) {
 	stdout, _, err = evaluate(t, "--model", filepath.Join(dir, "wrong"), "--reasoning-effort", "low", "--examples", "8", "--max-tokens", "16")
 	if command.Status(err) != 1 || err == nil || !strings.Contains(err.Error(), "the weights or the computation are wrong") {
 		t.Errorf("wrong weights: %v\n%s", err, stdout)
+	}
+}
+
+// TestPlaceFirst: no server is started for a run that cannot be kept where it should.
+func TestPlaceFirst(t *testing.T) {
+	dir := t.TempDir()
+	if _, _, err := evaluate(t, "arith", "--reasoning-effort", "low", "--examples", "2", "--out", dir); err != nil {
+		t.Fatal(err)
+	}
+	for place, want := range map[string]string{
+		dir:                                     "answers.jsonl has 2 answers of a run begun",
+		filepath.Join(dir, "result.json", "in"): "result.json is a file, where a folder is needed",
+	} {
+		_, stderr, err := evaluate(t, "arith", "--reasoning-effort", "low", "--examples", "2", "--out", place)
+		if command.Status(err) != 2 || !strings.Contains(err.Error(), want) || strings.Contains(stderr, "until the run ends") {
+			t.Errorf("--out %s: %v, want %q before a server is started:\n%s", place, err, want, stderr)
+		}
 	}
 }
 
@@ -366,7 +386,8 @@ func TestBadInput(t *testing.T) {
 		{"too many examples", s.URL, []string{"aime25", "--dataset", good, "--examples", "31"}, "has 30 questions"},
 		{"twice", s.URL, []string{"aime25", "aime25", "--dataset", good}, "named twice"},
 		{"disk full", s.URL, []string{"aime25", "--dataset", good, "--out", full}, "no space left"},
-		{"out is a file", s.URL, []string{"aime25", "--dataset", good, "--out", os.Args[0]}, "not a directory"},
+		{"out is a file", s.URL, []string{"aime25", "--dataset", good, "--out", os.Args[0]}, "--out " + os.Args[0] + ": " + os.Args[0] + " is a file, where a folder is needed; name a folder"},
+		{"out is a file, and no data", s.URL, []string{"gpqa", "--out", os.Args[0]}, "where a folder is needed"},
 		{"reference", s.URL, []string{"aime25", "--dataset", good, "--reference", "none"}, "no such file"},
 		{"mistyped flag", s.URL, []string{"--efort", "low"}, "unknown flag"},
 		{"task file", s.URL, []string{"--task", "none.yaml"}, "no such file"},
@@ -504,6 +525,13 @@ func TestCompare(t *testing.T) {
 	stdout, _, err = evaluate(t, "compare", a, better)
 	if err != nil || strings.Count(stdout, "they differ") != 4 || !strings.Contains(stdout, "+50.0") {
 		t.Errorf("better: %v\n%s", err, stdout)
+	}
+	stdout, _, err = evaluate(t, "compare", filepath.Dir(a), filepath.Dir(a))
+	if err != nil || strings.Count(stdout, "no difference shown") != 4 {
+		t.Errorf("the folders of --out: %v\n%s", err, stdout)
+	}
+	if _, _, err := evaluate(t, "compare", a, t.TempDir()); command.Status(err) != 2 || !strings.Contains(err.Error(), "no such file or directory; expected a result.json of ossian eval") {
+		t.Errorf("an empty folder: %v", err)
 	}
 	for _, bad := range []string{"", "{}", "[", `{"schema":1,"runs":[null]}`, `{"schema":1,"runs":[{"items":[{"question":-1}]}]}`} {
 		path := filepath.Join(t.TempDir(), "x.json")

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,14 @@ func (f *flags) options(ctx context.Context, cmd *cobra.Command, names []string)
 	if err := f.check(); err != nil {
 		return nil, err
 	}
+	if err := f.place(); err != nil {
+		return nil, err
+	}
 	sets, err := f.sets(ctx, names)
 	if err != nil {
 		return nil, err
 	}
+	// Where all questions are generated the score is known, that of one answer without sampling.
 	own := !slices.ContainsFunc(sets, func(set *task.Set) bool { return !set.Task.Generated() })
 	if given := cmd.Flags().Changed; own {
 		if !given("repeats") {
@@ -42,31 +47,40 @@ func (f *flags) options(ctx context.Context, cmd *cobra.Command, names []string)
 			f.temperature = 0
 		}
 	}
-	o := &eval.Options{Sets: sets, Efforts: words(f.efforts), API: ask.API(f.api), Temperature: f.temperature, MaxTokens: f.maxTokens, Repeats: f.repeats,
+	options := &eval.Options{Sets: sets, Efforts: words(f.efforts), API: ask.API(f.api), Temperature: f.temperature, MaxTokens: f.maxTokens, Repeats: f.repeats,
 		Examples: f.examples, Tools: words(f.tools), Concurrency: f.concurrency, Timeout: f.timeout, Retries: f.retries, CountRefused: f.countRefused,
 		KeepText: f.keepText, Sleep: sleep, Out: f.out, Resume: f.resume, Client: client(f.baseURL == "", f.concurrency), Version: command.Version()}
 	if cmd.Flags().Changed("seed") {
-		o.Seed = &f.seed
+		options.Seed = &f.seed
 	}
 	if f.baseURL != "" {
-		if o.Base, err = base(f.baseURL); err != nil {
+		if options.Base, err = base(f.baseURL); err != nil {
 			return nil, err
 		}
-		o.Key = os.Getenv("OPENAI_API_KEY")
+		options.Key = os.Getenv("OPENAI_API_KEY")
 	}
 	if f.reference != "" {
-		if o.Published, err = eval.ReadPublished(f.reference); err != nil {
+		if options.Published, err = eval.ReadPublished(f.reference); err != nil {
 			return nil, fmt.Errorf("--reference: %w", err)
 		}
 	}
 	switch {
-	case o.Out != "":
+	case options.Out != "":
 	case f.resume || f.keepText || f.compat != "":
 		return nil, errors.New("--resume, --keep-text and --compat need --out DIR, where the run is kept")
 	case !own:
-		o.Out = "eval-" + time.Now().Format("20060102-150405")
+		options.Out = "eval-" + time.Now().Format("20060102-150405")
+		return options, command.OutputFolder("the default of --out,", options.Out)
 	}
-	return o, nil
+	return options, nil
+}
+
+// place says why a run cannot be kept where it should.
+func (f *flags) place() error {
+	if f.out == "" || f.resume {
+		return command.OutputFolder("--out", f.out)
+	}
+	return cmp.Or(command.OutputFolder("--out", f.out), eval.Vacant(f.out))
 }
 
 // check says what is wrong with single flags. Conditions are written so that NaN is refused.
@@ -112,44 +126,45 @@ func (f *flags) check() error {
 func (f *flags) sets(ctx context.Context, names []string) (sets []*task.Set, err error) {
 	var tasks []*task.Task
 	for _, name := range names {
-		t, err := task.Find(name)
+		known, err := task.Find(name)
 		if err != nil {
 			return nil, err
 		}
-		tasks = append(tasks, t)
+		tasks = append(tasks, known)
 	}
 	for _, path := range f.tasks {
-		t, err := task.Load(path)
+		own, err := task.Load(path)
 		if err != nil {
 			return nil, fmt.Errorf("--task: %w", err)
 		}
-		tasks = append(tasks, t)
+		tasks = append(tasks, own)
 	}
 	if len(tasks) == 0 {
-		t, err := task.Find("arith")
+		sums, err := task.Find("arith")
 		if err != nil {
 			return nil, err
 		}
-		tasks = append(tasks, t)
+		tasks = append(tasks, sums)
 	}
 	sources, err := f.sources()
 	if err != nil {
 		return nil, err
 	}
-	for i, t := range tasks {
-		if slices.ContainsFunc(tasks[:i], func(before *task.Task) bool { return before.Name == t.Name }) {
-			return nil, fmt.Errorf("task %s is named twice", t.Name)
+	for i, asked := range tasks {
+		if slices.ContainsFunc(tasks[:i], func(before *task.Task) bool { return before.Name == asked.Name }) {
+			return nil, fmt.Errorf("task %s is named twice", asked.Name)
 		}
-		set, err := t.Open(ctx, from(), sources[t.Name], f.anyData)
+		set, err := asked.Open(ctx, from(), sources[asked.Name], f.anyData)
 		if err != nil {
 			return nil, err
 		}
 		if f.examples > len(set.Questions) {
-			return nil, fmt.Errorf("--examples %d: %s has %d questions", f.examples, t.Name, len(set.Questions))
+			return nil, fmt.Errorf("--examples %d: %s has %d questions", f.examples, asked.Name, len(set.Questions))
 		}
-		delete(sources, t.Name)
+		delete(sources, asked.Name)
 		sets = append(sets, set)
 	}
+	// Each task took its sources away: what is left was given for a task that nobody asked for.
 	for name := range sources {
 		return nil, fmt.Errorf("--dataset %.60s: the task is not asked for; name it, as in: ossian eval %.60s --dataset …", name, name)
 	}

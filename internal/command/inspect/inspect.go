@@ -50,8 +50,8 @@ type options struct {
 
 // commandOn returns the command for a machine.
 func commandOn(on machine) *cobra.Command {
-	o := &options{}
-	c := &cobra.Command{
+	opts := &options{}
+	cmd := &cobra.Command{
 		Use:   "inspect [MODEL]",
 		Short: "Tell what a model is, what it needs, and how fast this machine can decode it",
 		Long: `Tell what MODEL is: a directory, a GGUF file, a name already in the cache, or,
@@ -61,30 +61,30 @@ Only headers are read, unless --verify is given. The tokens per second are what 
 measured memory bandwidth allows: nothing can be faster than reading the weights.`,
 		Args: command.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && o.model != "" {
-				return fmt.Errorf("one model expected, found %.100q and %.100q", o.model, args[0])
+			if len(args) > 0 && opts.model != "" {
+				return fmt.Errorf("one model expected, found %.100q and %.100q", opts.model, args[0])
 			}
 			if len(args) > 0 {
-				o.model = args[0]
+				opts.model = args[0]
 			}
-			return o.run(cmd, on)
+			return opts.run(cmd, on)
 		},
 	}
-	flags := c.Flags()
-	flags.BoolVar(&o.asJSON, "json", false, "print JSON")
-	flags.BoolVar(&o.check, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
-	flags.BoolVar(&o.seal, "seal", false, "record checksums of every file beside the model, so that damage from now on is found; pull does it by itself")
-	flags.BoolVar(&o.removePacked, "remove-packed", false, "first remove the files of packed weights beside the model; --packed-weights of other commands says when they are made")
-	flags.IntVar(&o.threads, "threads", 0, "plan for `N` threads, 0 = all")
-	flags.StringVar(&o.weights, "cpu-weights", "auto", "plan for 16- and 32-bit weights as auto, bf16 or q8: see ossian run --help")
-	flags.StringVar(&o.device, "device", "cpu", "plan for `DEVICE`: cpu, cuda or cuda:N, one card of NVIDIA's, or auto: see ossian run --help")
-	flags.IntVar(&o.ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
-	flags.IntVar(&o.ask.MaxSeqs, "max-num-seqs", 0, "plan for `N` sequences at once, 0 = 1")
-	flags.StringVarP(&o.model, "model", "m", "", "MODEL")
+	flags := cmd.Flags()
+	flags.BoolVar(&opts.asJSON, "json", false, "print JSON")
+	flags.BoolVar(&opts.check, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
+	flags.BoolVar(&opts.seal, "seal", false, "record checksums of every file beside the model, so that damage from now on is found; pull does it by itself")
+	flags.BoolVar(&opts.removePacked, "remove-packed", false, "first remove the files of packed weights beside the model; --packed-weights of other commands says when they are made")
+	flags.IntVar(&opts.threads, "threads", 0, "plan for `N` threads, 0 = all")
+	flags.StringVar(&opts.weights, "cpu-weights", "auto", "plan for 16- and 32-bit weights as auto, bf16 or q8: see ossian run --help")
+	flags.StringVar(&opts.device, "device", "cpu", "plan for `DEVICE`: cpu, cuda or cuda:N, one card of NVIDIA's, or auto: see ossian run --help")
+	flags.IntVar(&opts.ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
+	flags.IntVar(&opts.ask.MaxSeqs, "max-num-seqs", 0, "plan for `N` sequences at once, 0 = 1")
+	flags.StringVarP(&opts.model, "model", "m", "", "MODEL")
 	_ = flags.MarkHidden("model") // a flag that there is
 	command.Alias(flags, "max-model-len", "ctx-size", "c")
 	command.Alias(flags, "threads", "", "t")
-	return c
+	return cmd
 }
 
 // run does with the model what the flags ask for, and reports.
@@ -94,6 +94,7 @@ func (o *options) run(cmd *cobra.Command, on machine) error {
 		return err
 	}
 	defer checkpoint.Close()
+	// What is written or removed comes before the report, which then says what is there.
 	if o.seal {
 		if err := sealModel(cmd.Context(), checkpoint, cmd.ErrOrStderr()); err != nil {
 			return err
@@ -117,9 +118,9 @@ func (o *options) run(cmd *cobra.Command, on machine) error {
 	if !o.asJSON {
 		return errors.Join(report.write(cmd.OutOrStdout()), err)
 	}
-	e := json.NewEncoder(cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	return errors.Join(e.Encode(report), err)
+	encoder := json.NewEncoder(cmd.OutOrStdout())
+	encoder.SetIndent("", "  ")
+	return errors.Join(encoder.Encode(report), err)
 }
 
 // report gathers what is known of the model, and of the device that it is planned for. Where that device
@@ -131,6 +132,8 @@ func (o *options) report(cmd *cobra.Command, checkpoint *ckpt.Model, on machine)
 	if err != nil {
 		return nil, err
 	}
+	// Without kernels for the model the device cannot plan, but what the headers say is known all
+	// the same.
 	if o.device != "cpu" {
 		asked := load.Options{Device: o.device, Threads: o.threads, KV: "auto", Weights: o.weights, Packed: "auto", MaxLen: o.ask.MaxLen, Seqs: o.ask.MaxSeqs}
 		var notes []string

@@ -42,7 +42,7 @@ type calibrateFlags struct {
 
 func calibrateCommand() *cobra.Command {
 	var flags calibrateFlags
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "calibrate [MODEL]",
 		Short: "Fit the predictor to measurements: rows of others, or this computer's processors",
 		Long: `With --rows FILE, choose the rows that tell most of what kernels reach, at most --max-rows, fit the
@@ -65,7 +65,14 @@ processors is also found where it is written by default.`,
 			if len(args) > 0 {
 				name = args[0]
 			}
+			if flags.out == "" && flags.rows == "" {
+				flags.out = local.Path(command.StateDir())
+			}
+			if err := command.OutputFile("--output", flags.out); err != nil {
+				return command.WithStatus(statusUsage, err)
+			}
 			var err error
+			// A computation that was interrupted is no error of usage, whatever it says.
 			switch {
 			case flags.rows != "" && (flags.cpu || name != ""):
 				err = errors.New("lab calibrate: --rows FILE, or a model to measure here, expected")
@@ -80,17 +87,17 @@ processors is also found where it is written by default.`,
 			return command.WithStatus(statusUsage, err)
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&flags.rows, "rows", "", "`FILE` of rows, format ossian-seed-results-1")
-	f.IntVar(&flags.most, "max-rows", 7, "`N` rows to fit to at most")
-	f.BoolVar(&flags.cpu, "cpu", false, "measure this computer's processors (the default without --rows)")
-	f.StringVar(&flags.only, "only", "", "take the rows that contain `TEXT`")
-	f.StringVarP(&flags.out, "output", "o", "", "`FILE` for the calibration (default: of the processors where lab predict looks for it; of rows none)")
-	f.IntVar(&flags.threads, "threads", 0, "compute with `N` threads; 0 = all")
-	f.Float64Var(&flags.seconds, "seconds", 20, "to spend on steps of the model, about")
-	f.StringArrayVar(&flags.check, "check", nil, "`BATCHxPROMPT/OUTPUT` to compare with its prediction; may be given again")
-	f.BoolVar(&flags.asJSON, "json", false, "write JSON")
-	return c
+	given := cmd.Flags()
+	given.StringVar(&flags.rows, "rows", "", "`FILE` of rows, format ossian-seed-results-1")
+	given.IntVar(&flags.most, "max-rows", 7, "`N` rows to fit to at most")
+	given.BoolVar(&flags.cpu, "cpu", false, "measure this computer's processors (the default without --rows)")
+	given.StringVar(&flags.only, "only", "", "take the rows that contain `TEXT`")
+	given.StringVarP(&flags.out, "output", "o", "", "`FILE` for the calibration (default: of the processors where lab predict looks for it; of rows none)")
+	given.IntVar(&flags.threads, "threads", 0, "compute with `N` threads; 0 = all")
+	given.Float64Var(&flags.seconds, "seconds", 20, "to spend on steps of the model, about")
+	given.StringArrayVar(&flags.check, "check", nil, "`BATCHxPROMPT/OUTPUT` to compare with its prediction; may be given again")
+	given.BoolVar(&flags.asJSON, "json", false, "write JSON")
+	return cmd
 }
 
 // calibrateRows fits to the rows of a file.
@@ -140,25 +147,26 @@ func rowsText(result *calibrate.Result, path string) string {
 	table := func(title string, all []calibrate.Error) {
 		fmt.Fprintf(&out, "\n%s: predicted over measured\n%-34s %9s %9s %9s\n", title, "row", "duration", "mean TTFT", "mean TPOT")
 		within := 0
-		for _, e := range all {
+		for _, row := range all {
 			line, good := "", true
 			for _, key := range []string{"duration_s", "mean_ttft_ms", "mean_tpot_ms"} {
-				ratio, ok := e.Ratio[key]
+				ratio, ok := row.Ratio[key]
 				if !ok {
 					line += fmt.Sprintf(" %9s", "-")
 					continue
 				}
 				line += fmt.Sprintf(" %9.3f", ratio)
+				// A tenth either way in ratio: 0.9 and 1/0.9 are as far off.
 				good = good && ratio > 0.9 && ratio < 1/0.9
 			}
 			if good {
 				within++
 			}
 			mark := ""
-			if e.Fitted {
+			if row.Fitted {
 				mark = "  fitted"
 			}
-			fmt.Fprintf(&out, "%-34s%s%s\n", e.ID, line, mark)
+			fmt.Fprintf(&out, "%-34s%s%s\n", row.ID, line, mark)
 		}
 		fmt.Fprintf(&out, "%d of %d rows within 10 %% in all three\n", within, len(all))
 	}
@@ -171,20 +179,20 @@ func rowsText(result *calibrate.Result, path string) string {
 }
 
 // parametersText lists the parameters of a calibration.
-func parametersText(c *predict.Calibration) string {
+func parametersText(calibration *predict.Calibration) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%-28s %10s %-14s %-10s %s\n", "parameter", "value", "unit", "origin", "standard error")
-	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
-		p := c.Parameters[name]
+	for _, name := range slices.Sorted(maps.Keys(calibration.Parameters)) {
+		parameter := calibration.Parameters[name]
 		se := "-"
-		if p.SE > 0 {
-			se = fmt.Sprintf("%.0f %%", 100*p.SE)
+		if parameter.SE > 0 {
+			se = fmt.Sprintf("%.0f %%", 100*parameter.SE)
 		}
 		mark := ""
-		if slices.Contains(c.Left, name) {
+		if slices.Contains(calibration.Left, name) {
 			mark = "  not identified"
 		}
-		fmt.Fprintf(&out, "%-28s %10s %-14s %-10s %s%s\n", name, number(p.Value), p.Unit, p.Origin, se, mark)
+		fmt.Fprintf(&out, "%-28s %10s %-14s %-10s %s%s\n", name, number(parameter.Value), parameter.Unit, parameter.Origin, se, mark)
 	}
 	return out.String()
 }
@@ -229,6 +237,8 @@ func calibrateProcessors(cmd *cobra.Command, name string, flags *calibrateFlags)
 		return err
 	}
 	host, err := processorsOf(cmd.Context(), flags.threads)
+	// The checkpoint stays open until the end; the runner is closed by hand where Calibrate, which
+	// takes it, is not reached.
 	if err != nil {
 		return errors.Join(err, computing.Close())
 	}
@@ -245,19 +255,15 @@ func calibrateProcessors(cmd *cobra.Command, name string, flags *calibrateFlags)
 	if err != nil {
 		return err
 	}
-	path := flags.out
-	if path == "" {
-		path = local.Path(command.StateDir())
-	}
-	if path != "" {
-		if err := writeCalibration(path, file); err != nil {
+	if flags.out != "" {
+		if err := writeCalibration(flags.out, file); err != nil {
 			return err
 		}
 	}
 	if flags.asJSON {
 		return writeJSON(cmd.OutOrStdout(), map[string]any{"calibration": file, "evidence": evidence, "seconds": time.Since(began).Seconds(), "load_average": loadAverage()})
 	}
-	return writeText(cmd.OutOrStdout(), processorsText(file, evidence, time.Since(began), path))
+	return writeText(cmd.OutOrStdout(), processorsText(file, evidence, time.Since(began), flags.out))
 }
 
 // longest is the context that steps and runs need.

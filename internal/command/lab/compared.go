@@ -26,6 +26,7 @@ func compared(names []string) (out []ledger.Compared, err error) {
 		switch {
 		case err != nil:
 			return nil, compareError{fmt.Errorf("a result file or a ledger expected: %w", err)}
+		// A ledger can be named by its file or by the folder of its campaign.
 		case info.IsDir() || filepath.Base(name) == ledger.FileName:
 			dir := name
 			if !info.IsDir() {

@@ -15,15 +15,15 @@ const statusUsage = 2
 
 // Command returns the command, which only has others.
 func Command() *cobra.Command {
-	c := command.Family(&cobra.Command{Use: "lab", Short: "Plan, predict, compare and check performance measurements"})
+	cmd := command.Family(&cobra.Command{Use: "lab", Short: "Plan, predict, compare and check performance measurements"})
 	// A word that names no command is an error of usage too.
-	family := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error { return command.WithStatus(statusUsage, family(c, args)) }
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+	family := cmd.RunE
+	cmd.RunE = func(c *cobra.Command, args []string) error { return command.WithStatus(statusUsage, family(c, args)) }
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return command.WithStatus(statusUsage, command.Suggest(c.Flags(), err))
 	})
-	c.AddCommand(calibrateCommand(), predictCommand(), quickCommand(), reportCommand(), runCommand(), sizeCommand(), verifyCommand())
-	return c
+	cmd.AddCommand(calibrateCommand(), predictCommand(), quickCommand(), reportCommand(), runCommand(), sizeCommand(), verifyCommand())
+	return cmd
 }
 
 // usage is command.Usage with the lab's exit status.

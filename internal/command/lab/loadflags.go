@@ -84,6 +84,7 @@ func (f *loadFlags) plan() (planfile.Workload, error) {
 	if f.output > 0 {
 		load.OutputLen = f.output
 	}
+	// The name says the lengths, so it follows them where flags change them.
 	if load.Dataset == "random" && (f.input > 0 || f.output > 0) {
 		load.Name = fmt.Sprintf("%d/%d", load.InputLen, load.OutputLen)
 	}

@@ -34,7 +34,7 @@ type predictFlags struct {
 
 func predictCommand() *cobra.Command {
 	var flags predictFlags
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "predict MODEL",
 		Short: "Say how fast a server would be on a machine that need not be there",
 		Long: `Run the scheduler in virtual time, with a clock that knows the model, the machine and what the
@@ -57,20 +57,22 @@ settings by an aim.`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := runPredict(cmd, args[0], &flags)
+			// An unknown kernel of --strict, a usage error that has its status already, and an
+			// interrupt keep theirs; whatever else is wrong was in the flags or files.
 			if errors.Is(err, predict.ErrUnknownKernel) || command.Status(err) == statusUsage || cmd.Context().Err() != nil {
 				return err
 			}
 			return command.WithStatus(statusUsage, err)
 		},
 	}
-	flags.targetFlags.add(c)
-	flags.loadFlags.add(c)
-	flags.preset.add(c)
-	c.Flags().StringVar(&flags.machine, "machine", processors, "`NAME` of a shipped machine, or cpu: this computer's processors")
-	c.Flags().StringVar(&flags.rank, "rank", "", "order the settings of a parameter `FILE`")
-	c.Flags().StringArrayVar(&flags.try, "try", nil, "`FLAG=A,B,C`: order the settings with each of the values; may be given again")
-	c.Flags().StringVar(&flags.by, "by", "total_token_throughput", "`METRIC` to order by; throughputs are divided by the number of devices")
-	return c
+	flags.targetFlags.add(cmd)
+	flags.loadFlags.add(cmd)
+	flags.preset.add(cmd)
+	cmd.Flags().StringVar(&flags.machine, "machine", processors, "`NAME` of a shipped machine, or cpu: this computer's processors")
+	cmd.Flags().StringVar(&flags.rank, "rank", "", "order the settings of a parameter `FILE`")
+	cmd.Flags().StringArrayVar(&flags.try, "try", nil, "`FLAG=A,B,C`: order the settings with each of the values; may be given again")
+	cmd.Flags().StringVar(&flags.by, "by", "total_token_throughput", "`METRIC` to order by; throughputs are divided by the number of devices")
+	return cmd
 }
 
 // runPredict predicts what the flags ask for.
@@ -94,6 +96,7 @@ func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
 	if err != nil {
 		return err
 	}
+	// Describing reads headers, so it comes behind everything that flags alone can get wrong.
 	defer model.close()
 	scenario := predict.Scenario{Model: model.model, Machine: place.machine, Engine: engine, Settings: settings, Calibration: place.calibration, Strict: flags.strict}
 	out := cmd.OutOrStdout()
@@ -125,6 +128,8 @@ func (f *predictFlags) together() error {
 	var idle []string
 	why := ""
 	switch {
+	// What a flag is of decides who may stand beside it; --by has a meaning only where settings are
+	// ordered.
 	case f.preset.name != "":
 		idle, why = []string{"try", "rank", "by", "num-prompts", "request-rate", "max-concurrency", "seed"}, "--preset looks at settings, numbers of users and requests of its own"
 		if f.preset.name != string(size.MinLatency) {
@@ -213,33 +218,35 @@ func interval(e predict.Estimate, bound bool) string {
 }
 
 // predictionText is the report on one prediction.
-func predictionText(head string, p *predict.Prediction) string {
+func predictionText(head string, prediction *predict.Prediction) string {
 	var out strings.Builder
-	bound := len(p.Unknown) > 0
+	bound := len(prediction.Unknown) > 0
 	title := "95 % interval"
 	if bound {
 		title = "no server is faster"
 	}
 	fmt.Fprintf(&out, "%s\n\n%-34s %12s  %s\n", head, "", "predicted", title)
 	for _, line := range shown {
-		if e, ok := p.Metrics[line.key]; ok {
+		if e, ok := prediction.Metrics[line.key]; ok {
 			fmt.Fprintf(&out, "%-34s %12s  %s\n", line.title, number(e.Value), interval(e, bound))
 		}
 	}
 	fmt.Fprintf(&out, "\nshares of the time:")
-	for _, name := range slices.SortedFunc(maps.Keys(p.Shares), func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.Shares[b], p.Shares[a]), cmp.Compare(a, b))
+	for _, name := range slices.SortedFunc(maps.Keys(prediction.Shares), func(a, b string) int {
+		return cmp.Or(cmp.Compare(prediction.Shares[b], prediction.Shares[a]), cmp.Compare(a, b))
 	}) {
-		if share := p.Shares[name]; share >= 0.0005 {
+		if share := prediction.Shares[name]; share >= 0.0005 {
 			fmt.Fprintf(&out, " %s %.1f %%,", name, 100*share)
 		}
 	}
+	// Each share ends with a comma; the last one's is taken off, so the text so far goes through a
+	// string.
 	text := strings.TrimSuffix(out.String(), ",")
 	out.Reset()
-	fmt.Fprintf(&out, "%s\n%d steps; %d preemptions; %d prompt tokens found in the prefix cache; KV memory at most %.0f %% full\n", text, p.Steps, p.Preemptions, p.CachedTokens, 100*p.PeakKV)
+	fmt.Fprintf(&out, "%s\n%d steps; %d preemptions; %d prompt tokens found in the prefix cache; KV memory at most %.0f %% full\n", text, prediction.Steps, prediction.Preemptions, prediction.CachedTokens, 100*prediction.PeakKV)
 	fmt.Fprintf(&out, "memory of a device: %s of weights, %s of activations, %s reserved, %s for %s tokens of keys and values\n",
-		terminal.FormatBytes(p.Memory.Weights), terminal.FormatBytes(p.Memory.Activations), terminal.FormatBytes(p.Memory.Reserve), terminal.FormatBytes(p.Memory.KV), terminal.FormatCount(int64(p.Memory.Tokens)))
-	out.WriteString(caveats(p.Unknown, p.Assumptions))
+		terminal.FormatBytes(prediction.Memory.Weights), terminal.FormatBytes(prediction.Memory.Activations), terminal.FormatBytes(prediction.Memory.Reserve), terminal.FormatBytes(prediction.Memory.KV), terminal.FormatCount(int64(prediction.Memory.Tokens)))
+	out.WriteString(caveats(prediction.Unknown, prediction.Assumptions))
 	return out.String()
 }
 

@@ -85,6 +85,8 @@ func runPreset(cmd *cobra.Command, name string, scenario predict.Scenario, place
 		return err
 	}
 	choice.Assumed = place.assume(choice.Assumed)
+	// What a choice hangs on is asked only where something of it was assumed: it is a search of its
+	// own.
 	if len(choice.Unknown) > 0 || place.lender != "" {
 		if choice.Depends, err = size.Depends(cmd.Context(), wish, choice, place.lender); err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 
 func quickCommand() *cobra.Command {
 	var flags campaignFlags
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "quick [MODEL]",
 		Short: "Measure in about two minutes whether any of four options serves a model better than the defaults",
 		Long: `Carry out the plan built into the program: this program's server at its defaults against four
@@ -36,8 +36,8 @@ served. Nothing but the servers that it starts is contacted.
 			return runQuick(cmd, model, &flags)
 		},
 	}
-	flags.add(c)
-	return c
+	flags.add(cmd)
+	return cmd
 }
 
 // runQuick makes the plan for this machine, or takes up the one of a directory that was cut, and
@@ -45,6 +45,9 @@ served. Nothing but the servers that it starts is contacted.
 func runQuick(cmd *cobra.Command, model string, flags *campaignFlags) error {
 	if flags.out == "" {
 		flags.out = quickDir()
+	}
+	if err := command.OutputFolder("--out", flags.out); err != nil {
+		return command.WithStatus(statusUsage, err)
 	}
 	text, err := os.ReadFile(filepath.Join(flags.out, "plan.yaml"))
 	if err != nil {

@@ -50,14 +50,14 @@ func runRank(cmd *cobra.Command, head string, scenario predict.Scenario, flags *
 		return err
 	}
 	higher := strings.Contains(flags.by, "throughput")
-	slices.SortStableFunc(candidates, func(a, b candidate) int {
+	slices.SortStableFunc(candidates, func(first, second candidate) int {
 		switch {
-		case (a.Failed == "") != (b.Failed == ""):
-			return cmp.Compare(len(a.Failed), len(b.Failed)) // what runs comes first
+		case (first.Failed == "") != (second.Failed == ""):
+			return cmp.Compare(len(first.Failed), len(second.Failed)) // what runs comes first
 		case higher:
-			return cmp.Compare(b.Objective.Value, a.Objective.Value)
+			return cmp.Compare(second.Objective.Value, first.Objective.Value)
 		}
-		return cmp.Compare(a.Objective.Value, b.Objective.Value)
+		return cmp.Compare(first.Objective.Value, second.Objective.Value)
 	})
 	for i := range candidates {
 		if candidates[i].Failed == "" {
@@ -79,6 +79,8 @@ func (f *predictFlags) candidates(base predict.Settings) ([]candidate, error) {
 	if f.rank != "" {
 		return fromFile(f.rank, base)
 	}
+	// Each flag multiplies what there is by its values. The bound is checked while that grows,
+	// before memory does.
 	all := []candidate{{Settings: base}}
 	for _, text := range f.try {
 		name, values, ok := strings.Cut(text, "=")
@@ -116,6 +118,7 @@ func fromFile(path string, base predict.Settings) ([]candidate, error) {
 	for _, object := range objects {
 		next := candidate{Name: object.Name(), Settings: base}
 		for _, member := range object {
+			// Members with an underscore, such as _benchmark_name, name the setting and are no part of it.
 			if strings.HasPrefix(member.Key, "_") {
 				continue
 			}
@@ -135,15 +138,16 @@ func predictAll(cmd *cobra.Command, scenario predict.Scenario, candidates []cand
 	for range min(runtime.GOMAXPROCS(0), len(candidates)) {
 		wait.Go(func() {
 			for one := range next {
-				s := scenario
-				s.Settings = one.Settings
-				prediction, err := predict.Run(cmd.Context(), s)
+				own := scenario
+				own.Settings = one.Settings
+				prediction, err := predict.Run(cmd.Context(), own)
 				if err != nil {
 					one.Failed = err.Error()
 					continue
 				}
 				one.Prediction, one.Bound = &prediction, len(prediction.Unknown) > 0
 				one.Objective = prediction.Metrics[by]
+				// Settings on different numbers of devices compare by what one device gives.
 				if devices := float64(max(one.Settings.TP, 1)); strings.Contains(by, "throughput") {
 					one.Objective = predict.Estimate{Value: one.Objective.Value / devices, Low: one.Objective.Low / devices, High: one.Objective.High / devices}
 				}
@@ -176,10 +180,10 @@ func rankText(head, by string, candidates []candidate) string {
 			fmt.Fprintf(&out, "%4s  %-*s %s\n", "-", width, one.Name, one.Failed)
 			continue
 		}
-		p := one.Prediction
-		unknown, assumed = p.Unknown, p.Assumptions
+		prediction := one.Prediction
+		unknown, assumed = prediction.Unknown, prediction.Assumptions
 		fmt.Fprintf(&out, "%4d  %-*s %10s  %-22s %10s %10s %6d\n", one.Rank, width, one.Name, number(one.Objective.Value), interval(one.Objective, one.Bound),
-			number(p.Metrics["mean_ttft_ms"].Value), number(p.Metrics["mean_tpot_ms"].Value), p.Preemptions)
+			number(prediction.Metrics["mean_ttft_ms"].Value), number(prediction.Metrics["mean_tpot_ms"].Value), prediction.Preemptions)
 	}
 	out.WriteString(caveats(unknown, assumed))
 	return out.String()

@@ -59,7 +59,7 @@ func runCommand() *cobra.Command {
 	var flags campaignFlags
 	var simulated string
 	var example bool
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "run PLAN.yaml",
 		Short: "Find out by measuring which engine, options and combinations serve a model best",
 		Long: `Carry out the campaign of a plan: engines at their defaults, options alone, options together,
@@ -84,11 +84,11 @@ is wrong and nothing was started, 130 after an interrupt.`,
 			return runPlan(cmd, args[0], &flags, simulated)
 		},
 	}
-	flags.add(c)
-	c.Flags().StringVar(&simulated, "simulate", "", "simulate servers instead of starting them; `NOISE.yaml` says what is true of them")
-	c.Flags().Lookup("simulate").NoOptDefVal = "-"
-	c.Flags().BoolVar(&example, "example", false, "print a commented plan")
-	return c
+	flags.add(cmd)
+	cmd.Flags().StringVar(&simulated, "simulate", "", "simulate servers instead of starting them; `NOISE.yaml` says what is true of them")
+	cmd.Flags().Lookup("simulate").NoOptDefVal = "-"
+	cmd.Flags().BoolVar(&example, "example", false, "print a commented plan")
+	return cmd
 }
 
 // runPlan reads a plan and carries it out.
@@ -148,6 +148,9 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 		if simulated != "" {
 			config.Dir += "-simulated"
 		}
+	}
+	if err := command.OutputFolder("--out", config.Dir); err != nil {
+		return config, nil, err
 	}
 	if config.Compared, err = compared(plan.Compare); err != nil {
 		return config, nil, err

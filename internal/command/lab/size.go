@@ -33,7 +33,7 @@ type sizeFlags struct {
 
 func sizeCommand() *cobra.Command {
 	flags := sizeFlags{loadFlags: loadFlags{rateIsTheirOwn: true}}
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "size MODEL --machine NAME[,NAME…] --rate N --sla OBJECTIVES",
 		Short: "Say how many machines keep a rate of requests within objectives, and what they cost",
 		Long: `Predict, for each machine and number of devices that fit the model, the highest rate that one
@@ -56,13 +56,13 @@ The exit status is 0 with an offer, 1 without one, 2 for usage.`,
 			return command.WithStatus(statusUsage, err)
 		},
 	}
-	flags.targetFlags.add(c)
-	flags.loadFlags.add(c)
-	c.Flags().StringSliceVar(&flags.machines, "machine", nil, "`NAME,NAME…` of shipped machines, or cpu")
-	c.Flags().Float64Var(&flags.rate, "rate", 0, "requests per second of all replicas together")
-	c.Flags().StringVar(&flags.sla, "sla", "", "`OBJECTIVES`: LATENCY<=NUMBER, RATE>=NUMBER (of all replicas together), separated by commas")
-	c.Flags().StringVar(&flags.price, "price", "", "`NAME=PRICE,…` of one device for an hour, in any currency")
-	return c
+	flags.targetFlags.add(cmd)
+	flags.loadFlags.add(cmd)
+	cmd.Flags().StringSliceVar(&flags.machines, "machine", nil, "`NAME,NAME…` of shipped machines, or cpu")
+	cmd.Flags().Float64Var(&flags.rate, "rate", 0, "requests per second of all replicas together")
+	cmd.Flags().StringVar(&flags.sla, "sla", "", "`OBJECTIVES`: LATENCY<=NUMBER, RATE>=NUMBER (of all replicas together), separated by commas")
+	cmd.Flags().StringVar(&flags.price, "price", "", "`NAME=PRICE,…` of one device for an hour, in any currency")
+	return cmd
 }
 
 // errNoneFits is a load that no machine keeps.
@@ -106,6 +106,8 @@ func (f *sizeFlags) question(cmd *cobra.Command, name string) (out size.Question
 			return out, nil, fmt.Errorf("--sla: %w", err)
 		}
 	}
+	// Prices and places come before the model: names are checked at once, headers of files are read
+	// later.
 	prices, err := f.prices()
 	if err != nil {
 		return out, nil, err
@@ -138,6 +140,8 @@ func (f *sizeFlags) question(cmd *cobra.Command, name string) (out size.Question
 		return out, nil, err
 	}
 	out.Model, out.Rate, out.Strict, out.Workers = model.model, f.rate, f.strict, runtime.GOMAXPROCS(0)
+	// size asks for workloads of any length and rate; each has what the places assume among its own
+	// assumptions.
 	out.Load = func(requests int, rate float64) (predict.Workload, error) {
 		some := load
 		some.NumPrompts, some.RequestRate = requests, rate
@@ -160,6 +164,7 @@ func (f *sizeFlags) prices() (map[string]float64, error) {
 		if !ok || err != nil || !(price > 0 && price < 1e9) {
 			return nil, fmt.Errorf("--price %s: NAME=PRICE expected, as H200=3.5", part)
 		}
+		// Prices are for machines that are sized: one for any other is probably a slip of the name.
 		full, err := fullName(name)
 		if err != nil {
 			return nil, fmt.Errorf("--price %s: %w", part, err)
@@ -198,6 +203,8 @@ func answerText(head string, answer *size.Answer) string {
 		best := &answer.Offers[0]
 		fmt.Fprintf(&out, "\n%s, tp %d, at that rate: mean TTFT %s ms, P99 TTFT %s ms, mean TPOT %s ms, P99 TPOT %s ms\n", best.Machine, best.TP, number(best.Metrics["mean_ttft_ms"].Value),
 			number(best.Metrics["p99_ttft_ms"].Value), number(best.Metrics["mean_tpot_ms"].Value), number(best.Metrics["p99_tpot_ms"].Value))
+		// Unknown kernels take no time in a bound: machines that are needed may be more, never
+		// fewer.
 		for _, offer := range answer.Offers {
 			if offer.Bound {
 				fmt.Fprintf(&out, "BOUND ONLY: %s, tp %d: unknown kernels: fewer machines cannot do it, more may be needed\n", offer.Machine, offer.TP)
@@ -223,14 +230,14 @@ func counts(offer *size.Offer) string {
 	return fmt.Sprintf("[%d, %d]", offer.Fewest, offer.Most)
 }
 
-func price(e *predict.Estimate, bound bool) string {
+func price(estimate *predict.Estimate, bound bool) string {
 	switch {
-	case e == nil:
+	case estimate == nil:
 		return "no price"
 	case bound:
-		return number(e.Value) + " at least"
+		return number(estimate.Value) + " at least"
 	}
-	return number(e.Value) + " " + interval(*e, false)
+	return number(estimate.Value) + " " + interval(*estimate, false)
 }
 
 // settingsText names the limits that were chosen.

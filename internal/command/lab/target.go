@@ -116,6 +116,8 @@ type place struct {
 
 // place finds the machine of a name and, among the files that were named, its calibration.
 func (f *targetFlags) place(name string) (out place, err error) {
+	// The processors' calibration is looked for where lab calibrate writes it, unless files are
+	// named.
 	files := f.calibration
 	if name == processors && len(files) == 0 {
 		if usual := local.Path(command.StateDir()); usual != "" && load.Exists(usual) {
@@ -158,14 +160,14 @@ func (f *targetFlags) borrowed(to *place) error {
 	if err != nil {
 		return err
 	}
-	c := from.calibration
-	if c == nil {
-		c = predict.Shipped(from.machine.Name, engine.Name, engine.Version)
+	calibration := from.calibration
+	if calibration == nil {
+		calibration = predict.Shipped(from.machine.Name, engine.Name, engine.Version)
 	}
-	if c == nil {
+	if calibration == nil {
 		return fmt.Errorf("--kernels-as-on %s: no calibration of %s %s on it", f.borrow, engine.Name, engine.Version)
 	}
-	to.calibration, to.lender = c.Lent(to.machine.Name), from.machine.Name
+	to.calibration, to.lender = calibration.Lent(to.machine.Name), from.machine.Name
 	to.note = fmt.Sprintf("kernels reach the shares of %s that they reach on %s, and the host is as fast; intervals are twice as wide", to.machine.Name, from.machine.Name)
 	return nil
 }

@@ -23,7 +23,7 @@ const maxInput = 1 << 30
 func verifyCommand() *cobra.Command {
 	var asJSON bool
 	var against []string
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "verify FILE...",
 		Short: "Say what cannot be true, or is not supported, in published results and reports",
 		Long: `Read reports, logs and result files (Markdown, text, JSON, CSV; - is standard input) and
@@ -41,9 +41,9 @@ read or has nothing that can be checked.`,
 			return verifyFiles(cmd, args, against, asJSON)
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write the findings as JSON")
-	c.Flags().StringArrayVar(&against, "against", nil, "compare with predictions for `MODEL@MACHINE[,ENGINE@VERSION]`; may be given again")
-	return c
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write the findings as JSON")
+	cmd.Flags().StringArrayVar(&against, "against", nil, "compare with predictions for `MODEL@MACHINE[,ENGINE@VERSION]`; may be given again")
+	return cmd
 }
 
 // verifyFiles reads the files, judges them and writes what was found.
@@ -74,6 +74,7 @@ func verifyFiles(cmd *cobra.Command, names, against []string, asJSON bool) error
 	if err := writeReport(cmd.OutOrStdout(), &report, asJSON); err != nil {
 		return err
 	}
+	// Findings of the other severities are read by people: only what is wrong fails the command.
 	if wrong := report.Wrong(); wrong > 0 {
 		return fmt.Errorf("lab verify: %d findings of severity wrong", wrong)
 	}

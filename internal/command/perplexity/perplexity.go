@@ -25,7 +25,7 @@ const scoreRows = 64
 func Command() *cobra.Command {
 	options := load.Options{Seqs: scoreRows}
 	var limit int
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "perplexity MODEL FILE",
 		Short: "Measure how well a model predicts a text",
 		Long: `Print the perplexity of MODEL on the text in FILE, exp(-1/(n-1) Σ ln p(token i | all before)).
@@ -38,9 +38,9 @@ it must fit. Figures compare only between programs that cut and begin the text a
 			return measure(cmd, options, args[0], args[1], limit)
 		},
 	}
-	options.Flags(c.Flags())
-	c.Flags().IntVar(&limit, "tokens", 0, "use the first `N` tokens of the text; 0 = all")
-	return c
+	options.Flags(cmd.Flags())
+	cmd.Flags().IntVar(&limit, "tokens", 0, "use the first `N` tokens of the text; 0 = all")
+	return cmd
 }
 
 // measure prints the perplexity of the model of that name on the text in file.

@@ -22,7 +22,7 @@ import (
 func Command() *cobra.Command {
 	var req hub.Request
 	var quiet bool
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "pull ORG/NAME[:QUANTISATION][@REVISION]",
 		Short: "Fetch a model from a Hugging Face-compatible endpoint",
 		Long: `Fetch what is needed to run a model into the cache, check every digest, and print
@@ -40,6 +40,8 @@ client.`,
 			if req.Name, err = hub.ParseName(args[0]); err != nil {
 				return err
 			}
+			// A file can be named in three ways, and --include chooses files too: no two of them
+			// may disagree.
 			switch file := cmp.Or(req.File, req.Name.File); {
 			case req.File != "" && req.Name.File != "" && req.File != req.Name.File:
 				return fmt.Errorf("--file %s: the name says %s", req.File, req.Name.File)
@@ -61,13 +63,13 @@ client.`,
 			return pull(cmd.Context(), cfg, req, cmd.OutOrStdout(), status)
 		},
 	}
-	flags := c.Flags()
+	flags := cmd.Flags()
 	flags.StringVar(&req.File, "file", "", "GGUF `FILE` of the repository to fetch, with the rest of its set")
 	flags.StringArrayVar(&req.Include, "include", nil, "fetch the files that match `GLOB` instead of the needed ones; may be repeated")
 	flags.StringArrayVar(&req.Exclude, "exclude", nil, "do not fetch files that match `GLOB`; may be repeated")
 	flags.BoolVar(&req.Force, "force", false, "fetch also what is in the cache already, to replace damaged files")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "no progress, only the path")
-	return c
+	return cmd
 }
 
 // pull fetches, seals and prints the path on out. status is nil or a place for

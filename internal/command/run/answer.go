@@ -158,6 +158,7 @@ func (t timing) line(answered bool) string {
 		}
 		return fmt.Sprintf("%.1f tokens/s", float64(n)/d.Seconds())
 	}
+	// The first token belongs to the prompt: TTFT measures it, and decoding makes the others.
 	line := fmt.Sprintf("prompt %d tokens", t.Prompt)
 	if t.Cached > 0 {
 		line += fmt.Sprintf(" (%d kept)", t.Cached)

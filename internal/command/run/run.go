@@ -32,8 +32,8 @@ type options struct {
 
 // Command returns the command.
 func Command() *cobra.Command {
-	o := &options{}
-	c := &cobra.Command{
+	opts := &options{}
+	cmd := &cobra.Command{
 		Use:   "run [MODEL] [PROMPT | PROMPT - | -]",
 		Short: "Answer a prompt on the terminal, or chat",
 		Long: `Answer PROMPT with MODEL: a directory, a GGUF file, or a name already in the cache.
@@ -55,15 +55,15 @@ What is typed in chats is kept in a file of yours, for the keys Up and Down, unl
   git diff | ossian run openai/gpt-oss-20b "Review this change." -
   ossian run openai/gpt-oss-20b`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, words, err := o.words(args)
+			name, words, err := opts.words(args)
 			if err != nil {
 				return err
 			}
-			return o.run(cmd, name, words)
+			return opts.run(cmd, name, words)
 		},
 	}
-	o.addFlags(c.Flags())
-	return c
+	opts.addFlags(cmd.Flags())
+	return cmd
 }
 
 // addFlags adds the flags of the command.
@@ -115,8 +115,8 @@ func (o *options) words(args []string) (name string, words []string, err error) 
 // is said as soon as it is known: flags before files, prompts before weights.
 func (o *options) run(cmd *cobra.Command, name string, words []string) error {
 	ctx := cmd.Context()
-	a := &answerer{o: o, out: cmd.OutOrStdout(), status: cmd.ErrOrStderr()}
-	a.term = terminal.Is(a.out)
+	answering := &answerer{o: o, out: cmd.OutOrStdout(), status: cmd.ErrOrStderr()}
+	answering.term = terminal.Is(answering.out)
 	if o.max < 0 {
 		return fmt.Errorf("--max-tokens %d: a number of tokens, or 0 for no limit, expected", o.max)
 	}
@@ -132,7 +132,7 @@ func (o *options) run(cmd *cobra.Command, name string, words []string) error {
 	if err != nil {
 		return err
 	}
-	ids, err := a.begin(checkpoint, prompt, lines)
+	ids, err := answering.begin(checkpoint, prompt, lines)
 	if err != nil {
 		return err
 	}
@@ -144,20 +144,20 @@ func (o *options) run(cmd *cobra.Command, name string, words []string) error {
 		o.load.Keep = keptAnswer
 	}
 	began := time.Now()
-	run, err := o.load.Runner(ctx, checkpoint, a.progress())
+	run, err := o.load.Runner(ctx, checkpoint, answering.progress())
 	if err != nil {
 		return err
 	}
 	defer run.Close()
-	a.loaded = time.Since(began)
+	answering.loaded = time.Since(began)
 	// A prompt is in ids by now; messages of a chat become ids one after the other.
-	if err := a.prepare(checkpoint, run); err != nil {
+	if err := answering.prepare(checkpoint, run); err != nil {
 		return err
 	}
 	if lines {
-		return a.chat(cmd.InOrStdin(), o.history(cmd.ErrOrStderr()))
+		return answering.chat(cmd.InOrStdin(), o.history(cmd.ErrOrStderr()))
 	}
-	_, err = a.answer(ctx, ids)
+	_, err = answering.answer(ctx, ids)
 	return err
 }
 

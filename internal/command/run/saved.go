@@ -160,8 +160,11 @@ func (a *answerer) load(name string) error {
 		}
 	}
 	set := &saved.Settings
+	// Settings come before the conversation: where one is refused, change takes all back and the
+	// chat goes on as it was.
 	err = a.change(func() error {
 		a.o.system, a.o.effort, a.o.max = set.System, set.Effort, set.MaxTokens
+		// What the file leaves out is the checkpoint's advice again, not what this chat had set.
 		sampling := &a.o.sampling
 		sampling.Temperature, sampling.TopP, sampling.TopK = orAdvised(set.Temperature), orAdvised(set.TopP), orAdvised(set.TopK)
 		sampling.MinP, sampling.Repetition, sampling.Seed = orAdvised(set.MinP), orAdvised(set.RepetitionPenalty), orAdvised(set.Seed)

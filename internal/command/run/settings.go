@@ -188,18 +188,18 @@ func (a *answerer) set(rest string) error {
 		return fmt.Errorf("/set %s: %s", name, why)
 	}
 	var known []string
-	for _, s := range settings() {
-		known = append(known, s.name)
-		if s.name != name && !slices.Contains(s.other, name) {
+	for _, one := range settings() {
+		known = append(known, one.name)
+		if one.name != name && !slices.Contains(one.other, name) {
 			continue
 		}
-		if value == "" && s.values != "on|off" {
-			return fmt.Errorf("/set %s %s: %s; now %s", s.name, s.values, s.help, orElse(s.get(a), "default"))
+		if value == "" && one.values != "on|off" {
+			return fmt.Errorf("/set %s %s: %s; now %s", one.name, one.values, one.help, orElse(one.get(a), "default"))
 		}
-		if err := a.change(func() error { return s.set(a, value) }); err != nil {
-			return fmt.Errorf("/set %s: %w", s.name, err)
+		if err := a.change(func() error { return one.set(a, value) }); err != nil {
+			return fmt.Errorf("/set %s: %w", one.name, err)
 		}
-		a.say("%s: %s", s.name, orElse(s.get(a), "default"))
+		a.say("%s: %s", one.name, orElse(one.get(a), "default"))
 		return nil
 	}
 	return fmt.Errorf("/set %.40s: there is no such setting%s /set lists them", name, orElse(nearest.Hint(name, known), ";"))
@@ -250,17 +250,17 @@ func (a *answerer) showSettings() error {
 		"min-p": decimal(params.MinP), "repetition-penalty": decimal(params.RepetitionPenalty), "seed": "another one each time",
 	}
 	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, s := range settings() {
-		value := s.get(a)
+	for _, one := range settings() {
+		value := one.get(a)
 		switch {
-		case s.name == "system":
+		case one.name == "system":
 			continue // /show system
 		case value == "default":
-			value = inForce[s.name] + " (default)"
-		case value == "" || (s.name == "max-tokens" && value == "0"):
+			value = inForce[one.name] + " (default)"
+		case value == "" || (one.name == "max-tokens" && value == "0"):
 			value = "default"
 		}
-		fmt.Fprintf(table, "%s\t%s\n", s.name, value)
+		fmt.Fprintf(table, "%s\t%s\n", one.name, value)
 	}
 	return table.Flush()
 }

@@ -53,6 +53,11 @@ func archiveBytes(cfg *config.Config) int64 {
 // cannot be used is no reason not to serve.
 func openArchive(cfg *config.Config, log *slog.Logger) (*archive, error) {
 	if dir := archiveDir(cfg); dir != inMemory {
+		if cfg.Store != "auto" {
+			if err := command.OutputFolder("--store", dir); err != nil {
+				return nil, err
+			}
+		}
 		a, err := openStore(cfg, dir, log)
 		if err == nil || cfg.Store != "auto" {
 			return a, err

@@ -73,6 +73,13 @@ func TestOpenArchive(t *testing.T) {
 		t.Fatalf("the key has changed: %v", err)
 	}
 	again.close(log)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openArchive(archiveOf(file, 0), log); err == nil || err.Error() != "--store "+file+": "+file+" is a file, where a folder is needed; name a folder that can be written to" {
+		t.Errorf("a file for the directory: %v", err)
+	}
 	name := filepath.Join(dir, "seal.key")
 	if info, err := os.Stat(name); err != nil || (info.Mode().Perm()&0o077 != 0 && filepath.Separator == '/') {
 		t.Errorf("others may read the key: %v, %v", info.Mode(), err)

@@ -28,20 +28,22 @@ type fleet struct {
 
 // newFleet returns the models of the settings, none of which is loaded.
 func newFleet(cfg *config.Config, version string, log *slog.Logger, counters *metrics.Server) (*fleet, error) {
-	f := &fleet{loaders: map[string]*loader{}}
+	models := &fleet{loaders: map[string]*loader{}}
 	shared := newRoom(cfg)
 	var cards []host.Card
 	for _, own := range eachModel(cfg) {
 		names := servedNames(own)
 		cards = append(cards, host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: own.MaxModelLen})
-		f.loaders[names[0]] = &loader{cfg: own, log: log, metrics: counters, name: names[0], version: version, room: shared,
-			waiting: func() int { return f.host.Waiting(names[0]) }, several: len(cfg.Models) > 1,
-			show: func(format chat.Format) { f.host.Show(names[0], format) }}
+		// The closures ask for the host when they are called: it is made last, of all cards
+		// together.
+		models.loaders[names[0]] = &loader{cfg: own, log: log, metrics: counters, name: names[0], version: version, room: shared,
+			waiting: func() int { return models.host.Waiting(names[0]) }, several: len(cfg.Models) > 1,
+			show: func(format chat.Format) { models.host.Show(names[0], format) }}
 	}
 	var err error
-	f.host, err = host.New(host.Config{Resident: cfg.Resident, Turn: cfg.Limits.Time(limits.ModelTurn), Queue: int(cfg.Limits[limits.Queue]), Final: changed, Log: log,
-		Check: func(_ context.Context, card *host.Card) (int, error) { return f.loaders[card.Names[0]].check() }}, cards...)
-	return f, err
+	models.host, err = host.New(host.Config{Resident: cfg.Resident, Turn: cfg.Limits.Time(limits.ModelTurn), Queue: int(cfg.Limits[limits.Queue]), Final: changed, Log: log,
+		Check: func(_ context.Context, card *host.Card) (int, error) { return models.loaders[card.Names[0]].check() }}, cards...)
+	return models, err
 }
 
 // tells has the models tell of their prefixes, by reported name, before any is loaded.

@@ -95,6 +95,7 @@ func (ld *loader) check() (maxLen int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	// A model without a chat template is served for completions alone, so that is no failure here.
 	if !ld.shown {
 		format, err := ld.text(checkpoint)
 		if err != nil && !errors.Is(err, chat.ErrNoTemplate) {
@@ -222,9 +223,6 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 	// The engine counts its steps in metrics that ask the engine what there is: they are made
 	// after it, before it has a request.
 	info := first.Info()
-	if ld.cfg.Speculation != nil && info.Lookahead == 0 {
-		ld.log.Warn("--speculative-config is without effect: nothing is guessed on this device", "device", info.Name)
-	}
 	var err error
 	var modelMetrics *metrics.Model
 	prefixes := func() engine.PrefixObserver {

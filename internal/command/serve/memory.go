@@ -43,11 +43,11 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	if ask.MaxTokens == 0 {
 		ask.MaxTokens = loading.Device().Tokens(checkpoint, ask.MaxSeqs)
 	}
-	if cfg.Overlap {
+	if cfg.Overlap && cfg.Speculation == nil { // what may follow an id that nobody knows yet nobody guesses
 		ask.Depth = loading.Device().Depth()
 	}
 	if cfg.Speculation != nil {
-		ask.Lookahead = loading.Device().Lookahead(cfg.Speculation.Tokens)
+		ask.Lookahead = cfg.Speculation.Tokens
 	}
 	if cfg.KVBlocks > 0 {
 		windows, _ := checkpoint.Spec.Groups()
@@ -57,6 +57,8 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	return plan.Serve(checkpoint.Spec, ask, available, func(lim model.Limits) (plan.Footprint, error) {
 		need, err := cost(lim)
 		need.MostKV = cfg.KVMemory
+		// The plan of other commands knows nothing of clients: what their requests, connections,
+		// replies and grammars may hold at the most is added to each of its tries.
 		need.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
 		need.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
 		need.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
@@ -66,18 +68,17 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	})
 }
 
-// guessBytes is what guesses take: indexes of all tokens that have keys and values and of stored
-// outputs, some 12 bytes for each, and masks behind guesses.
+// guessBytes is what guesses take: indexes of all tokens that have keys and values and, where no model
+// guesses, of stored outputs, some 12 bytes for each, and masks behind guesses.
 func guessBytes(vocab int, lim *model.Limits, lookup bool) int64 {
 	if lim.Lookahead == 0 {
 		return 0
 	}
-	masks := int64(lim.MaxSeqs) * int64(lim.Lookahead) * int64(vocab) / 8
-	if !lookup { // a model's guesses need no index
-		return masks
+	indexed := int64(slices.Max(lim.Blocks)) * int64(lim.BlockSize)
+	if lookup {
+		indexed += 1 << 20
 	}
-	const stored = 1 << 20
-	return 12*(stored+int64(slices.Max(lim.Blocks))*int64(lim.BlockSize)) + masks
+	return 12*indexed + int64(lim.MaxSeqs)*int64(lim.Lookahead)*int64(vocab)/8
 }
 
 // connectionBytes is what a connection takes.

@@ -59,6 +59,7 @@ func openOutlets(cfg *config.Config, version string, env []string, log *slog.Log
 		return nil, err
 	}
 	opened := &outlets{events: map[string]*kvevents.Publisher{}}
+	// A publisher binds its address when it is opened: one that cannot closes those before it.
 	for name, own := range told {
 		if opened.events[name], err = kvevents.Open(own, log.With("model", name)); err != nil {
 			delete(opened.events, name)

@@ -78,6 +78,8 @@ func thisMachine(ctx context.Context, threads int) (out size.Machine, engine pre
 		return out, engine, nil, err
 	}
 	if path := local.Path(command.StateDir()); path != "" {
+		// A calibration counts if this engine made it on this machine: kernels of another version
+		// reach other speeds.
 		file, err := local.Open(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

@@ -32,7 +32,7 @@ import (
 
 // Command returns the command.
 func Command() *cobra.Command {
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:                "serve [MODEL] [flags]",
 		Short:              "Serve a model behind the OpenAI API",
 		DisableFlagParsing: true, // flags, environment and --config have one parser
@@ -56,14 +56,14 @@ func Command() *cobra.Command {
 			}
 			outliveReaders()
 			defer command.OnSecondSignal(registry.KillAll)()
-			l, err := openPort(cfg)
+			listener, err := openPort(cfg)
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, src, l, cmd.ErrOrStderr())
+			return serve(cmd.Context(), cfg, src, listener, cmd.ErrOrStderr(), tell)
 		},
 	}
-	c.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		fmt.Fprintf(cmd.OutOrStdout(), `Serve MODEL behind the OpenAI API: a directory, a GGUF file, or a name already in
 the cache; without MODEL the built-in ossian-tiny. Several models, --model NAME=MODEL once
 for each, take turns in memory: a request waits for the turn of its model.
@@ -84,7 +84,7 @@ change nothing, and the log names what waits for a restart.
 Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in the environment:
 %s`, cmd.Use, config.Usage())
 	})
-	return c
+	return cmd
 }
 
 // checkFirst finds what a start refuses before a port is open, and --explain, too.
@@ -124,7 +124,7 @@ func openPort(cfg *config.Config) (net.Listener, error) {
 // Three goroutines share ctx: this one serves HTTP, one reloads settings, and one has the
 // model. Whatever ends a server ends ctx: a signal, a terminal that has closed, a model that
 // cannot be loaded. The model outlives ctx, for requests still run while the server drains.
-func serve(ctx context.Context, cfg *config.Config, src config.Source, listener net.Listener, status io.Writer) error {
+func serve(ctx context.Context, cfg *config.Config, src config.Source, listener net.Listener, status io.Writer, tell teller) error {
 	defer listener.Close()
 	version := command.Version()
 	counters := metrics.New(metrics.Config{Version: version, Revision: command.Revision(), Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
@@ -160,8 +160,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	srv := newServer(cfg, version, models, kept, shed, log, counters, secure, told.tracer)
 	hup, outlives := catchHangups()
 	defer signal.Stop(hup)
-	announce(lines, secure.scheme(), listener.Addr(), os.Getenv)
-	showPage(cfg, secure.scheme(), listener.Addr(), lines)
+	tell(lines, cfg, secure.scheme(), listener.Addr())
 	var reloading sync.WaitGroup
 	defer reloading.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -183,6 +182,20 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 		failed = nil // told to end while it was loading
 	}
 	return errors.Join(err, failed)
+}
+
+// A teller says where a server is, and its page.
+type teller func(lines io.Writer, cfg *config.Config, scheme string, address net.Addr)
+
+// tell is the teller of servers that stay until somebody ends them.
+func tell(lines io.Writer, cfg *config.Config, scheme string, address net.Addr) {
+	announce(lines, scheme, address, os.Getenv)
+	showPage(cfg, scheme, address, lines)
+}
+
+// tellPassing is that of servers which end with what they were started for.
+func tellPassing(lines io.Writer, _ *config.Config, scheme string, address net.Addr) {
+	fmt.Fprintf(lines, "a server of its own, until the run ends; live view: %s\n", pageAddress(scheme, address))
 }
 
 // announce tells the address, and that nobody reaches it where it is the loopback of a container:
@@ -219,7 +232,7 @@ func Start(ctx context.Context, args []string, log io.Writer) (address string, e
 		return "", nil, err
 	}
 	end := make(chan error, 1)
-	go func() { end <- serve(ctx, cfg, src, listener, log) }()
+	go func() { end <- serve(ctx, cfg, src, listener, log, tellPassing) }()
 	return listener.Addr().String(), end, nil
 }
 

@@ -72,6 +72,17 @@ func TestModelGuessesInMetrics(t *testing.T) {
 	}
 }
 
+// A card guesses from texts, although it could plan a step while another runs: then the last id would never
+// be known when there is something to guess behind it.
+func TestGuessesOnACard(t *testing.T) {
+	url := commandtest.Serve(t, root(), "--device", "emu", "--max-model-len", "128", "--max-num-seqs", "2", "--async-scheduling",
+		"--speculative-config", `{"method":"suffix","num_speculative_tokens":7,"adaptive":false}`)
+	commandtest.Post(t, url+"/v1/completions", `{"prompt":"the cat sat on the mat. the cat sat on the mat. the cat sat","max_tokens":12,"temperature":0,"ignore_eos":true}`)
+	if got := series(t, url, "vllm:spec_decode_num_accepted_tokens_total"); got < 5 {
+		t.Errorf("%v guesses held of a text that is said again", got)
+	}
+}
+
 // What a head guesses is counted as a head's, also where its files alone say that it is one.
 func TestHeadInMetrics(t *testing.T) {
 	url := commandtest.Serve(t, root(), "--speculative-config", fmt.Sprintf(`{"model":%q,"num_speculative_tokens":2,"adaptive":false}`, eagletest.Trained(t)))
@@ -92,8 +103,18 @@ func TestHeadInMetrics(t *testing.T) {
 
 // TestSPC7Trained: what a head guesses that was trained on the model holds as often as it did when it
 // was trained, in conversations of the kind that both know; it depends on no clock.
-func TestSPC7Trained(t *testing.T) {
-	url := commandtest.Serve(t, root(), "--speculative-config", fmt.Sprintf(`{"method":"eagle3","model":%q,"num_speculative_tokens":3,"adaptive":false}`, eagletest.Trained(t)))
+func TestSPC7Trained(t *testing.T) { trained(t) }
+
+// TestSPC7TrainedOnACard is the same on a card, in a release: the emulator takes minutes for it.
+func TestSPC7TrainedOnACard(t *testing.T) {
+	if !commandtest.Soaking() {
+		t.Skip("OSSIAN_SOAK=1 runs it")
+	}
+	trained(t, "--device", "emu", "--max-model-len", "512", "--max-num-seqs", "2")
+}
+
+func trained(t *testing.T, args ...string) {
+	url := commandtest.Serve(t, root(), append(args, "--speculative-config", fmt.Sprintf(`{"method":"eagle3","model":%q,"num_speculative_tokens":3,"adaptive":false}`, eagletest.Trained(t)))...)
 	for _, said := range []string{"What is 12 plus 34?", "What is 907 minus 88?", "Which is larger, 4107 or 4170?", "The name is Tom. The age is 9.", "Hello!", "Who are you?", "Which commands are there?"} {
 		body, err := json.Marshal(map[string]any{"messages": []any{map[string]string{"role": "user", "content": said}}, "temperature": 0, "max_tokens": 120})
 		if err != nil {

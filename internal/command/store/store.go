@@ -53,6 +53,7 @@ func write(out io.Writer, report *store.Report) {
 		_, _ = fmt.Fprintln(out, strings.Map(terminal.Printable, fmt.Sprintf(format, args...)))
 	}
 	line("%s: %d bytes, %d records", report.File, report.Bytes, report.Records)
+	// Findings about records come first, then those about the file, and last what a start does.
 	for _, damaged := range report.Damaged {
 		line("damaged: %s: %s", damaged.ID, damaged.Problem)
 	}

@@ -3,6 +3,7 @@ package synth
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func Command() *cobra.Command {
 	var layers int
 	var shard int64
 	options := synth.Options{}
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "synth PRESET OUT",
 		Short: "Write a checkpoint with random weights, for tests and measurements",
 		Long:  "Write a checkpoint of a known shape with random weights, for tests and measurements.\nPresets: " + strings.Join(synth.Presets(), " "),
@@ -33,6 +34,9 @@ func Command() *cobra.Command {
 			if options.Type, err = typeNamed(element); err != nil {
 				return err
 			}
+			if err := command.OutputFolder("OUT", filepath.Dir(args[1])); err != nil {
+				return err
+			}
 			switch format {
 			case "hf":
 			case "gguf":
@@ -43,13 +47,13 @@ func Command() *cobra.Command {
 			return write(cmd, args[1], options)
 		},
 	}
-	flags := c.Flags()
+	flags := cmd.Flags()
 	flags.StringVar(&format, "format", "hf", "hf (a directory) or gguf (one file)")
 	flags.StringVar(&element, "type", "bf16", "type of matrices: bf16, f16, f32; in GGUF also q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, q4_k, q5_k, q6_k, mxfp4")
 	flags.IntVar(&layers, "layers", 0, "write only the first `N` layers")
 	flags.Uint64Var(&options.Seed, "seed", 0, "`seed` of the weights")
 	flags.Int64Var(&shard, "shard-bytes", 0, "hf: `bytes` per safetensors file, 0 = 5e9")
-	return c
+	return cmd
 }
 
 func write(cmd *cobra.Command, out string, options synth.Options) error {

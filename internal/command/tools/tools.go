@@ -27,7 +27,7 @@ func Helper(args []string) { registry.Helper(args) }
 
 // Command returns the command.
 func Command() *cobra.Command {
-	c := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:                "tools [flags of serve]",
 		Short:              "Try the tools that a server would run for models",
 		DisableFlagParsing: true, // as serve, whose flags these are
@@ -46,7 +46,7 @@ func Command() *cobra.Command {
 			return try(cmd, cfg, asJSON)
 		},
 	}
-	c.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		_, _ = fmt.Fprint(cmd.OutOrStdout(), `Try each tool that ossian serve would run with the same flags: the browser searches,
 Python computes 6*7 behind its self-test, servers of MCP list their tools.
 
@@ -63,7 +63,7 @@ Examples:
 The flags are those of ossian serve; --help there lists them. --json prints a list.
 `)
 	})
-	return c
+	return cmd
 }
 
 // takeFlag takes a flag out of arguments that another parser reads.
@@ -94,6 +94,8 @@ func try(cmd *cobra.Command, cfg *config.Config, asJSON bool) error {
 		return err
 	}
 	for i := range trials {
+		// Python that is switched off was not asked for: the list says so, and the exit status does
+		// not.
 		wanted := trials[i].Kind == "python" && cfg.PythonBackend == "off"
 		if !trials[i].Works && !wanted {
 			return errors.New("not every tool works")

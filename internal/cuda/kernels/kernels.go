@@ -4,7 +4,9 @@
 package kernels
 
 import (
-	"embed"
+	"archive/zip"
+	"bytes"
+	_ "embed"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -13,8 +15,11 @@ import (
 	"sync"
 )
 
-//go:embed *.ptx
-var files embed.FS
+// archive has the bytes of all *.ptx of this folder, compressed to an eighth, so that a program that
+// never meets a GPU carries little of them. _tools/cuda/archive writes it.
+//
+//go:embed ptx.zip
+var archive []byte
 
 // A Module is one source compiled for one architecture: what a driver loads at once.
 type Module struct {
@@ -26,15 +31,20 @@ type Module struct {
 
 var entry = regexp.MustCompile(`(?m)^\.visible \.entry ([A-Za-z_0-9]+)\(`)
 
-// Modules returns all modules, in the order of names and architectures.
+// Modules returns all modules, in the order of names and architectures. The first call takes some 30
+// ms to unpack them.
 var Modules = sync.OnceValue(func() []Module {
+	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err != nil {
+		panic(err) // it is part of the program
+	}
 	names, err := fs.Glob(files, "*.ptx")
 	if err != nil {
 		panic(err) // the pattern is a constant
 	}
 	var modules []Module
 	for _, file := range names {
-		ptx, err := files.ReadFile(file)
+		ptx, err := fs.ReadFile(files, file)
 		if err != nil {
 			panic(err) // it is part of the program
 		}

@@ -126,6 +126,7 @@ func (c *Config) body(prompt string, seed *int64) ([]byte, error) {
 		tools, _ := members["tools"].([]any)
 		members["tools"] = append(tools, toolEntry(name))
 	}
+	// HTML in questions is sent as it is: escapes are the same text, and tokens to read.
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -159,6 +160,7 @@ type busyError struct {
 	after time.Duration // Retry-After; 0 = not said
 }
 
+// Error implements error.
 func (e *busyError) Error() string { return e.text }
 
 // try sends the request once. again is why it has to be sent once more, or a *FatalError.
@@ -183,6 +185,7 @@ func (c *Config) try(ctx context.Context, body []byte) (answer Answer, again err
 		request.Header.Set("Authorization", "Bearer "+c.Key)
 	}
 	began := time.Now()
+	// The time counts however the answer ends: a late failure is one, too.
 	defer func() { answer.Total = time.Since(began) }()
 	reply, err := c.Client.Do(request)
 	if err != nil {
@@ -224,6 +227,7 @@ func complaint(body io.Reader) string {
 	if json.Unmarshal(text, &reply) != nil {
 		return prefixed(string(text))
 	}
+	// Servers of different makers put their words in different places.
 	var inner struct{ Message string }
 	switch {
 	case json.Unmarshal(reply.Error, &inner) == nil && inner.Message != "":

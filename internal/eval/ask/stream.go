@@ -82,7 +82,7 @@ type stream struct {
 
 // readAnswer reads the events of a body. The error is why it is no whole answer.
 func readAnswer(body io.Reader, answer *Answer, began time.Time) error {
-	s := &stream{answer: answer, began: began}
+	reading := &stream{answer: answer, began: began}
 	lines := bufio.NewReaderSize(body, 64<<10)
 	var data []byte
 	for {
@@ -94,13 +94,14 @@ func readAnswer(body io.Reader, answer *Answer, began time.Time) error {
 				}
 				data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 			}
+			// Other fields, as event and id, say nothing that data does not.
 			continue
 		}
-		if fault := s.take(data); fault != nil {
+		if fault := reading.take(data); fault != nil {
 			return fault
 		}
 		if data = data[:0]; err != nil {
-			return s.end(err)
+			return reading.end(err)
 		}
 	}
 }
@@ -127,26 +128,26 @@ func (s *stream) take(data []byte) error {
 	if len(data) == 0 || string(data) == "[DONE]" {
 		return nil
 	}
-	var e event
-	if _, other := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(data, &e)); !other && !json.Valid(data) { // of another type is as good as absent
+	var event event
+	if _, other := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(data, &event)); !other && !json.Valid(data) { // of another type is as good as absent
 		return fmt.Errorf("event %d of the stream is not JSON", s.events)
 	}
 	s.events++
 	if s.text.Len()+s.thought.Len() > maxAll {
 		return fmt.Errorf("an answer of more than %d bytes", maxAll)
 	}
-	if said := e.fault(); said != "" {
+	if said := event.fault(); said != "" {
 		return errors.New("error in the stream" + prefixed(said))
 	}
-	if e.Fingerprint != "" {
-		s.answer.Fingerprint = e.Fingerprint
+	if event.Fingerprint != "" {
+		s.answer.Fingerprint = event.Fingerprint
 	}
-	s.count(e.Usage)
-	if e.Type != "" {
-		return s.takeResponse(&e)
+	s.count(event.Usage)
+	if event.Type != "" {
+		return s.takeResponse(&event)
 	}
-	if len(e.Choices) > 0 {
-		choice := &e.Choices[0]
+	if len(event.Choices) > 0 {
+		choice := &event.Choices[0]
 		s.add(&s.text, choice.Delta.Content)
 		s.add(&s.thought, cmp.Or(choice.Delta.Reasoning, choice.Delta.ReasoningContent)) // some servers send both
 		if choice.FinishReason != "" {
@@ -190,58 +191,58 @@ func (s *stream) add(to *strings.Builder, piece string) {
 }
 
 // takeResponse takes in an event of Responses.
-func (s *stream) takeResponse(e *event) error {
+func (s *stream) takeResponse(event *event) error {
 	if s.finish != "" {
 		return nil // nothing counts behind the end
 	}
 	var piece string
-	switch e.Type {
+	switch event.Type {
 	case "response.output_text.delta":
-		if json.Unmarshal(e.Delta, &piece) == nil {
+		if json.Unmarshal(event.Delta, &piece) == nil {
 			s.add(&s.text, piece)
 		}
 	case "response.reasoning_text.delta":
-		if json.Unmarshal(e.Delta, &piece) == nil {
+		if json.Unmarshal(event.Delta, &piece) == nil {
 			s.add(&s.thought, piece)
 		}
 	case "response.output_item.done":
-		if strings.HasSuffix(e.Item.Type, "_call") {
+		if strings.HasSuffix(event.Item.Type, "_call") {
 			if s.answer.Calls == nil {
 				s.answer.Calls = map[string]int{}
 			}
-			s.answer.Calls[e.Item.Type]++
+			s.answer.Calls[event.Item.Type]++
 		}
 	case "response.completed", "response.incomplete":
-		if e.Response == nil {
+		if event.Response == nil {
 			return errors.New("the last event has no response")
 		}
-		s.whole(e.Response)
-		s.finish = strings.TrimPrefix(e.Type, "response.")
+		s.whole(event.Response)
+		s.finish = strings.TrimPrefix(event.Type, "response.")
 	}
 	return nil
 }
 
 // whole takes the texts of the finished response, which are what a client that does not stream
 // gets; where a server leaves its output out, those of the deltas stay.
-func (s *stream) whole(r *response) {
-	s.count(r.Usage)
+func (s *stream) whole(reply *response) {
+	s.count(reply.Usage)
 	var text strings.Builder
-	for _, one := range r.Output {
+	for _, one := range reply.Output {
 		for _, content := range one.Content {
 			if content.Type == "output_text" {
 				text.WriteString(content.Text)
 			}
 		}
 	}
-	if len(r.Output) > 0 {
+	if len(reply.Output) > 0 {
 		s.text.Reset()
 		s.text.WriteString(text.String())
 	}
 }
 
 // count takes in usage, of which the last counts.
-func (s *stream) count(u *usage) {
-	if u == nil {
+func (s *stream) count(usage *usage) {
+	if usage == nil {
 		return
 	}
 	take := func(to *int, names ...*int) {
@@ -251,9 +252,9 @@ func (s *stream) count(u *usage) {
 			}
 		}
 	}
-	take(&s.answer.Input, u.Prompt, u.Input)
-	take(&s.answer.Output, u.Completion, u.Output)
-	take(&s.answer.Reasoning, u.CompletionDetail.Reasoning, u.OutputDetail.Reasoning)
+	take(&s.answer.Input, usage.Prompt, usage.Input)
+	take(&s.answer.Output, usage.Completion, usage.Output)
+	take(&s.answer.Reasoning, usage.CompletionDetail.Reasoning, usage.OutputDetail.Reasoning)
 }
 
 // end judges a stream that has ended.

@@ -48,6 +48,7 @@ func Compat(out *eval.Result, run *eval.RunResult, texts Texts) ([]File, error) 
 	all := allResults{HTMLs: []string{}, Convos: [][]message{}}
 	for i := range run.Items {
 		item := &run.Items[i]
+		// A request that failed has no answer to be judged.
 		if item.Outcome == eval.Failed {
 			continue
 		}

@@ -56,24 +56,24 @@ func HTML(dst io.Writer, out *eval.Result) error {
 	if err != nil {
 		return err
 	}
-	s := sheet{Title: "Evaluation of " + strings.Join(out.Asked.Models, ", "), Style: template.CSS(chart.StyleSheet()), Figure: figure,
+	shown := sheet{Title: "Evaluation of " + strings.Join(out.Asked.Models, ", "), Style: template.CSS(chart.StyleSheet()), Figure: figure,
 		Subtitle: fmt.Sprintf("begun %s at %s", out.Began.Format("2006-01-02 15:04:05 MST"), out.Server.URL),
 		Findings: out.Findings, Notes: out.Notes, Scores: show(scores(out)), Outcomes: show(outcomes(out)), Facts: facts(out)}
-	s.Verdict, s.Words = verdict(out)
+	shown.Verdict, shown.Words = verdict(out)
 	for _, run := range out.Runs {
 		if run.Reference != nil {
-			s.Cards = append(s.Cards, pair{run.Label() + ", " + run.Effort, percent(run.Reference.Mean) + " %"})
+			shown.Cards = append(shown.Cards, pair{run.Label() + ", " + run.Effort, percent(run.Reference.Mean) + " %"})
 		}
-		s.Questions = append(s.Questions, hardest(run))
+		shown.Questions = append(shown.Questions, hardest(run))
 	}
 	if len(out.Compared) > 0 {
-		t := show(published(out))
-		s.Published = &t
+		table := show(published(out))
+		shown.Published = &table
 	}
-	if len(s.Cards) > 12 {
-		s.Cards = s.Cards[:12]
+	if len(shown.Cards) > 12 {
+		shown.Cards = shown.Cards[:12]
 	}
-	return page.Execute(dst, s)
+	return page.Execute(dst, shown)
 }
 
 func show(t table) shown { return shown{t.names, t.rows} }
@@ -93,21 +93,21 @@ func verdict(out *eval.Result) (class, words string) {
 
 // forest draws the scores of the runs with their intervals.
 func forest(out *eval.Result) (template.HTML, error) {
-	f := chart.Forest{Name: "scores", Title: "Scores by the published rule, with the interval for questions like these", Unit: "%"}
+	figure := chart.Forest{Name: "scores", Title: "Scores by the published rule, with the interval for questions like these", Unit: "%"}
 	for _, run := range out.Runs {
-		s := run.Reference
-		if s == nil {
+		score := run.Reference
+		if score == nil {
 			continue // nothing was answered
 		}
-		effect := chart.Effect{Label: chart.Drawable(run.Label() + ", " + run.Effort), Value: 100 * s.Mean, Low: math.NaN(), High: math.NaN(), Kept: true, Text: percent(s.Mean)}
-		if s.Sample != nil {
-			effect.Low, effect.High = 100*s.Sample.Low, 100*s.Sample.High
-			effect.Text += " (" + interval(s.Sample.Interval) + ")"
+		effect := chart.Effect{Label: chart.Drawable(run.Label() + ", " + run.Effort), Value: 100 * score.Mean, Low: math.NaN(), High: math.NaN(), Kept: true, Text: percent(score.Mean)}
+		if score.Sample != nil {
+			effect.Low, effect.High = 100*score.Sample.Low, 100*score.Sample.High
+			effect.Text += " (" + interval(score.Sample.Interval) + ")"
 		}
-		f.Effects = append(f.Effects, effect)
+		figure.Effects = append(figure.Effects, effect)
 	}
 	var buffer bytes.Buffer
-	if err := f.SVG(&buffer); err != nil {
+	if err := figure.SVG(&buffer); err != nil {
 		return "", err
 	}
 	svg := buffer.Bytes()
@@ -142,28 +142,29 @@ func hardest(run *eval.RunResult) questions {
 	at := map[int]*row{}
 	var list []*row
 	for _, item := range run.Items {
-		r := at[item.Question]
-		if r == nil {
-			r = &row{id: item.ID}
-			at[item.Question] = r
-			list = append(list, r)
+		found := at[item.Question]
+		if found == nil {
+			found = &row{id: item.ID}
+			at[item.Question] = found
+			list = append(list, found)
 		}
 		if item.Outcome == eval.Failed {
 			continue
 		}
-		r.asked++
-		r.tokens += max(item.Output, 0)
+		found.asked++
+		found.tokens += max(item.Output, 0)
 		if item.ReferenceRight {
-			r.right++
+			found.right++
 		}
 		if item.Outcome == eval.Right {
-			r.strict++
+			found.strict++
 		}
 	}
+	// Stable, so that questions alike in that stay in the order of the data set.
 	slices.SortStableFunc(list, func(a, b *row) int { return a.right - b.right })
-	q := questions{Name: fmt.Sprintf("%s, %s, %s: %d questions, those answered rightly least first", run.Label(), run.Model, run.Effort, len(list))}
+	listed := questions{Name: fmt.Sprintf("%s, %s, %s: %d questions, those answered rightly least first", run.Label(), run.Model, run.Effort, len(list))}
 	for _, r := range list[:min(len(list), mostQuestions)] {
-		q.Rows = append(q.Rows, []string{r.id, fmt.Sprintf("%d of %d", r.right, r.asked), fmt.Sprintf("%d of %d", r.strict, r.asked), fmt.Sprint(r.tokens / max(r.asked, 1))})
+		listed.Rows = append(listed.Rows, []string{r.id, fmt.Sprintf("%d of %d", r.right, r.asked), fmt.Sprintf("%d of %d", r.strict, r.asked), fmt.Sprint(r.tokens / max(r.asked, 1))})
 	}
-	return q
+	return listed
 }

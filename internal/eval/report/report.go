@@ -35,7 +35,7 @@ type table struct {
 
 // scores is the table of both scores of each run.
 func scores(out *eval.Result) table {
-	t := table{names: []string{"task", "model", "effort", "rule", "score %", "same questions again", "questions like these", "right once", "all alike", "answers"}}
+	scored := table{names: []string{"task", "model", "effort", "rule", "score %", "same questions again", "questions like these", "right once", "all alike", "answers"}}
 	for _, run := range out.Runs {
 		for _, rule := range []struct {
 			name  string
@@ -47,25 +47,26 @@ func scores(out *eval.Result) table {
 			} else {
 				cells = append(cells, percent(s.Mean), spread(s.Run), spread(s.Sample), percent(s.Pass), percent(s.Agree), fmt.Sprint(s.Answers))
 			}
-			t.rows = append(t.rows, cells)
+			scored.rows = append(scored.rows, cells)
 		}
 	}
-	return t
+	return scored
 }
 
 // outcomes is the table of what became of the answers.
 func outcomes(out *eval.Result) table {
-	t := table{names: []string{"task", "model", "effort"}}
+	counted := table{names: []string{"task", "model", "effort"}}
 	for _, outcome := range eval.Outcomes {
-		t.names = append(t.names, string(outcome))
+		counted.names = append(counted.names, string(outcome))
 	}
-	t.names = append(t.names, "output tokens", "an answer")
+	counted.names = append(counted.names, "output tokens", "an answer")
 	tools := false
 	for _, run := range out.Runs {
 		tools = tools || len(run.Tools) > 0
+		// A column for calls would say nothing where no tools are offered.
 	}
 	if tools {
-		t.names = append(t.names, "calls an answer")
+		counted.names = append(counted.names, "calls an answer")
 	}
 	for _, run := range out.Runs {
 		cells := []string{run.Label(), run.Model, run.Effort}
@@ -80,54 +81,54 @@ func outcomes(out *eval.Result) table {
 			}
 			cells = append(cells, calls)
 		}
-		t.rows = append(t.rows, cells)
+		counted.rows = append(counted.rows, cells)
 	}
-	return t
+	return counted
 }
 
 // published is the table of published scores beside those of this run.
 func published(out *eval.Result) table {
-	t := table{names: []string{"task", "effort", "published %", "here %", "by chance ±", "verdict"}}
-	for _, p := range out.Compared {
+	shown := table{names: []string{"task", "effort", "published %", "here %", "by chance ±", "verdict"}}
+	for _, publication := range out.Compared {
 		verdict := "no difference shown"
 		switch {
-		case p.S == 0:
+		case publication.S == 0:
 			verdict = "not known with one answer a question"
-		case p.Apart:
+		case publication.Apart:
 			verdict = "apart"
 		}
-		t.rows = append(t.rows, []string{p.Task, p.Effort, percent(p.Published), percent(p.Ours), fmt.Sprintf("%.1f", 300*p.S), verdict})
+		shown.rows = append(shown.rows, []string{publication.Task, publication.Effort, percent(publication.Published), percent(publication.Ours), fmt.Sprintf("%.1f", 300*publication.S), verdict})
 	}
-	return t
+	return shown
 }
 
 // compared is the table of a comparison.
 func compared(all []eval.Comparison) table {
-	t := table{names: []string{"task", "effort", "rule", "A %", "B %", "difference", "interval", "by chance alone ±", "p", "least that would show", "verdict"}}
-	for _, c := range all {
+	shown := table{names: []string{"task", "effort", "rule", "A %", "B %", "difference", "interval", "by chance alone ±", "p", "least that would show", "verdict"}}
+	for _, comparison := range all {
 		run, least := "–", "–"
-		if c.Diff.Run > 0 {
-			run = fmt.Sprintf("%.1f", 196*c.Diff.Run)
+		if comparison.Diff.Run > 0 {
+			run = fmt.Sprintf("%.1f", 196*comparison.Diff.Run)
 		}
-		if c.Diff.Least > 0 {
-			least = fmt.Sprintf("%.1f", 100*c.Diff.Least)
+		if comparison.Diff.Least > 0 {
+			least = fmt.Sprintf("%.1f", 100*comparison.Diff.Least)
 		}
 		verdict := "no difference shown"
-		if c.Diff.Shown {
+		if comparison.Diff.Shown {
 			verdict = "they differ"
 		}
-		task := c.Task
-		if len(c.Tools) > 0 {
-			task += " with " + strings.Join(c.Tools, ", ")
+		task := comparison.Task
+		if len(comparison.Tools) > 0 {
+			task += " with " + strings.Join(comparison.Tools, ", ")
 		}
-		rule := c.Rule
+		rule := comparison.Rule
 		if rule == "reference" {
 			rule = "published" // as in the other tables
 		}
-		t.rows = append(t.rows, []string{task, c.Effort, rule, percent(c.ScoreA), percent(c.ScoreB), fmt.Sprintf("%+.1f", 100*c.Diff.Delta),
-			fmt.Sprintf("%+.1f to %+.1f", 100*c.Diff.Paired.Low, 100*c.Diff.Paired.High), run, fmt.Sprintf("%.3g", c.Diff.P), least, verdict})
+		shown.rows = append(shown.rows, []string{task, comparison.Effort, rule, percent(comparison.ScoreA), percent(comparison.ScoreB), fmt.Sprintf("%+.1f", 100*comparison.Diff.Delta),
+			fmt.Sprintf("%+.1f to %+.1f", 100*comparison.Diff.Paired.Low, 100*comparison.Diff.Paired.High), run, fmt.Sprintf("%.3g", comparison.Diff.P), least, verdict})
 	}
-	return t
+	return shown
 }
 
 // text writes t in columns.

@@ -37,6 +37,7 @@ var (
 // it chooses none.
 func StrictChoice(text string) string {
 	chosen, at := "", -1
+	// The last place counts; where two rules read the same place, the later one does.
 	take := func(letter string, from int) {
 		if from >= at {
 			chosen, at = letter, from
@@ -142,6 +143,7 @@ func StrictInteger(text string, low, high int64) string {
 	if len(inside) > mostInside {
 		return ""
 	}
+	// Wrappers stand within each other, as in \text{\textbf{7}}.
 	for wrappers.MatchString(inside) {
 		inside = wrappers.ReplaceAllString(inside, "$1")
 	}

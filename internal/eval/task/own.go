@@ -72,32 +72,32 @@ func readSmall(path string, most int64) ([]byte, error) {
 func readTask(data []byte) (*Task, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
-	var w written
-	if err := decoder.Decode(&w); err != nil {
+	var written written
+	if err := decoder.Decode(&written); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("an empty file; expected name, kind, prompt and answer")
 		}
 		return nil, errors.New(strings.Join(strings.Fields(err.Error()), " ")) // one line
 	}
-	t := &Task{Name: w.Name, Kind: w.Kind, template: w.Prompt, answer: w.Answer, low: 1} // any integer
-	if err := w.check(t); err != nil {
+	task := &Task{Name: written.Name, Kind: written.Kind, template: written.Prompt, answer: written.Answer, low: 1} // any integer
+	if err := written.check(task); err != nil {
 		return nil, err
 	}
-	t.columns = fieldsOf(w.Prompt)
-	if t.Kind == Choice {
-		t.columns = slices.DeleteFunc(t.columns, func(name string) bool { return isLetter(name, len(w.Options)) })
-		t.options = append([]string{w.Answer}, slices.DeleteFunc(slices.Clone(w.Options), func(name string) bool { return name == w.Answer })...)
+	task.columns = fieldsOf(written.Prompt)
+	if task.Kind == Choice {
+		task.columns = slices.DeleteFunc(task.columns, func(name string) bool { return isLetter(name, len(written.Options)) })
+		task.options = append([]string{written.Answer}, slices.DeleteFunc(slices.Clone(written.Options), func(name string) bool { return name == written.Answer })...)
 	}
-	for _, name := range append(slices.Clone(t.options), w.Answer) {
-		if !slices.Contains(t.columns, name) {
-			t.columns = append(t.columns, name)
+	for _, name := range append(slices.Clone(task.options), written.Answer) {
+		if !slices.Contains(task.columns, name) {
+			task.columns = append(task.columns, name)
 		}
 	}
-	return t, nil
+	return task, nil
 }
 
 // check says what is wrong with a task, and compiles its pattern.
-func (w *written) check(t *Task) (err error) {
+func (w *written) check(task *Task) (err error) {
 	if !validName.MatchString(w.Name) {
 		return fmt.Errorf("name: %.60q; expected up to 40 letters, digits, - and _", w.Name)
 	}
@@ -113,6 +113,7 @@ func (w *written) check(t *Task) (err error) {
 	if w.Answer == "" {
 		return errors.New("answer: missing; expected the name of the field with the right answer")
 	}
+	// Each kind has fields that the others have no use for: there they are probably a mistake.
 	switch {
 	case w.Kind == Choice && (len(w.Options) < 2 || len(w.Options) > 4 || !slices.Contains(w.Options, w.Answer)):
 		return fmt.Errorf("options: %v; expected two to four fields, of which the answer, %s, is one", w.Options, w.Answer)
@@ -131,7 +132,7 @@ func (w *written) check(t *Task) (err error) {
 		}
 	}
 	if w.Kind == Regex {
-		if t.pattern, err = regexp.Compile(w.Pattern); err != nil {
+		if task.pattern, err = regexp.Compile(w.Pattern); err != nil {
 			return fmt.Errorf("pattern: %w", err)
 		}
 	}
@@ -181,6 +182,7 @@ func checkTemplate(template string) error {
 		}
 		brace := rest[at]
 		rest = rest[at+1:]
+		// Two braces stand for one.
 		if rest != "" && rest[0] == brace {
 			rest = rest[1:]
 			continue

@@ -36,6 +36,7 @@ func parse(name string, data []byte) ([]record, error) {
 		}
 		data, name = unpacked, strings.TrimSuffix(name, filepath.Ext(name))
 	}
+	// Editors put a byte order mark before UTF-8.
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if what := foreign(data); what != "" {
 		return nil, errors.New(what)
@@ -159,6 +160,7 @@ func object(text []byte, where string) (record, error) {
 			continue
 		}
 		var value string
+		// What is no text keeps its spelling, so that 1.0 is not asked as 1.
 		if json.Unmarshal(raw, &value) != nil {
 			value = string(raw)
 		}

@@ -47,6 +47,7 @@ func (t *Task) Open(ctx context.Context, from Sources, sources []string, anyData
 			if err != nil {
 				return nil, fmt.Errorf("--dataset %s=%.200s: %s: %w", t.Name, source, file.name, err)
 			}
+			// Rows are numbered within their file.
 			for i := range read {
 				read[i].where = file.name + ", " + read[i].where
 			}

@@ -142,75 +142,78 @@ type Entry struct {
 // newSet checks rows and makes questions of them. With anyData it takes another number of rows, and
 // leaves out what cannot be asked.
 func (t *Task) newSet(rows []record, anyData bool) (*Set, error) {
-	s := &Set{Task: t}
+	set := &Set{Task: t}
 	if t.rows > 0 && len(rows) != t.rows && !anyData {
 		return nil, fmt.Errorf("%d rows; %s has %d; --any-data takes it all the same, and the score is then not comparable", len(rows), t.Name, t.rows)
 	}
 	hash := sha256.New()
 	for _, row := range rows {
-		q, err := t.newQuestion(row, anyData)
+		question, err := t.newQuestion(row, anyData)
 		if err != nil {
 			if !anyData {
 				return nil, fmt.Errorf("%s: %w", row.where, err)
 			}
-			s.Notes = append(s.Notes, fmt.Sprintf("%s is left out: %v", row.where, err))
+			set.Notes = append(set.Notes, fmt.Sprintf("%s is left out: %v", row.where, err))
 			continue
 		}
-		if len(s.Questions) > 0 {
+		// ASCII's separators of records and fields: text moved from one to the next gives another hash.
+		if len(set.Questions) > 0 {
 			hash.Write([]byte{0x1e})
 		}
 		for i, column := range t.columns {
 			if i > 0 {
 				hash.Write([]byte{0x1f})
 			}
-			hash.Write([]byte(q.normalised(column, t)))
+			hash.Write([]byte(question.normalised(column, t)))
 		}
-		s.Questions = append(s.Questions, q)
-		if cell := readAsMissing(&q, t); cell != "" {
-			s.Notes = append(s.Notes, fmt.Sprintf("%s, column %q: the published evaluation reads this text as a missing value and asks with nan in its place", row.where, cell))
+		set.Questions = append(set.Questions, question)
+		if cell := readAsMissing(&question, t); cell != "" {
+			set.Notes = append(set.Notes, fmt.Sprintf("%s, column %q: the published evaluation reads this text as a missing value and asks with nan in its place", row.where, cell))
 		}
 	}
-	if len(s.Questions) == 0 {
-		return nil, fmt.Errorf("no row can be asked: %s", strings.Join(s.Notes[:min(1, len(s.Notes))], ""))
+	if len(set.Questions) == 0 {
+		return nil, fmt.Errorf("no row can be asked: %s", strings.Join(set.Notes[:min(1, len(set.Notes))], ""))
 	}
-	s.SHA256 = hex.EncodeToString(hash.Sum(nil))
-	return s, nil
+	set.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	return set, nil
 }
 
 // newQuestion checks a row.
-func (t *Task) newQuestion(row record, anyData bool) (q Question, err error) {
-	q.fields = row.fields
+func (t *Task) newQuestion(row record, anyData bool) (question Question, err error) {
+	question.fields = row.fields
 	for _, column := range t.columns {
 		if _, ok := row.fields[column]; !ok {
-			return q, t.missingColumn(column, row.fields)
+			return question, t.missingColumn(column, row.fields)
 		}
 	}
+	// By default an option of spaces is refused; with --any-data only one that is missing.
 	for _, column := range t.options {
 		if text := row.fields[column]; strings.TrimSpace(text) == "" && (!anyData || text == "") {
-			return q, fmt.Errorf("column %q: the option is empty", column)
+			return question, fmt.Errorf("column %q: the option is empty", column)
 		}
-		q.options = append(q.options, row.fields[column])
+		question.options = append(question.options, row.fields[column])
 	}
-	q.answer = row.fields[t.answer]
+	question.answer = row.fields[t.answer]
 	if t.Kind == Integer {
 		read := score.Integer
 		if t.leading {
 			read = score.LeadingDigits
 		}
-		if q.answer = read(q.answer); q.answer == "" {
-			return q, fmt.Errorf("column %q: the answer is no integer", t.answer)
+		if question.answer = read(question.answer); question.answer == "" {
+			return question, fmt.Errorf("column %q: the answer is no integer", t.answer)
 		}
 	}
+	// A task without a column for the question has it in its prompt.
 	text := row.fields[t.question]
 	if t.question == "" {
-		text = t.prompt(&q, upTo(len(q.options)))
+		text = t.prompt(&question, upTo(len(question.options)))
 	}
 	if strings.TrimSpace(text) == "" {
-		return q, fmt.Errorf("column %q: the question is empty", t.question)
+		return question, fmt.Errorf("column %q: the question is empty", t.question)
 	}
 	sum := sha256.Sum256([]byte(text))
-	q.ID = hex.EncodeToString(sum[:6])
-	return q, nil
+	question.ID = hex.EncodeToString(sum[:6])
+	return question, nil
 }
 
 // normalised is a field as it is hashed: answers as they are compared, others as they are.
@@ -306,22 +309,22 @@ type Verdict struct {
 }
 
 // Judge scores the text of an answer to an entry.
-func (t *Task) Judge(text, right string) (v Verdict) {
+func (t *Task) Judge(text, right string) (verdict Verdict) {
 	switch t.Kind {
 	case Choice:
-		v.Reference, v.Strict = score.ReferenceChoice(text), score.StrictChoice(text)
+		verdict.Reference, verdict.Strict = score.ReferenceChoice(text), score.StrictChoice(text)
 	case Integer:
-		v.Reference, v.Strict = score.ReferenceInteger(text), score.StrictInteger(text, t.low, t.high)
+		verdict.Reference, verdict.Strict = score.ReferenceInteger(text), score.StrictInteger(text, t.low, t.high)
 	case Regex:
-		v.Reference = score.Last(t.pattern, text)
-		v.Strict = v.Reference
+		verdict.Reference = score.Last(t.pattern, text)
+		verdict.Strict = verdict.Reference
 	default:
-		v.Reference = score.Exact(text)
-		v.Strict = v.Reference
+		verdict.Reference = score.Exact(text)
+		verdict.Strict = verdict.Reference
 		right = score.Exact(right)
 	}
-	v.ReferenceRight, v.StrictRight = v.Reference == right, v.Strict == right
-	return v
+	verdict.ReferenceRight, verdict.StrictRight = verdict.Reference == right, verdict.Strict == right
+	return verdict
 }
 
 // mostShown is how many bytes of an extraction results have.

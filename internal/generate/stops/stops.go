@@ -17,15 +17,17 @@ type pattern struct {
 func New(texts []string) Finder {
 	var all Finder
 	for _, text := range texts {
+		// The failure function of Knuth, Morris and Pratt: how much of the text's beginning ends at
+		// i.
 		fail := make([]uint16, len(text))
-		for i, k := 1, 0; i < len(text); i++ {
-			for k > 0 && text[i] != text[k] {
-				k = int(fail[k-1])
+		for i, matched := 1, 0; i < len(text); i++ {
+			for matched > 0 && text[i] != text[matched] {
+				matched = int(fail[matched-1])
 			}
-			if text[i] == text[k] {
-				k++
+			if text[i] == text[matched] {
+				matched++
 			}
-			fail[i] = uint16(k)
+			fail[i] = uint16(matched)
 		}
 		all = append(all, pattern{text: text, fail: fail})
 	}

@@ -223,6 +223,7 @@ func unicodeEscape(text string) (char rune, length int, ok bool) {
 	if len(text) < 12 || text[6:8] != `\u` {
 		return 0, 0, false
 	}
+	// Beyond the basic plane a character is a pair of surrogates, each with an escape of its own.
 	low, ok := Hex(text[8:12])
 	char = utf16.DecodeRune(char, low)
 	return char, 12, ok && char != utf8.RuneError

@@ -47,19 +47,19 @@ func element(text []byte, at int) (from, to int, ended bool) {
 	from = at
 	depth, inString := 0, false
 	for ; at < len(text); at++ {
-		switch b := text[at]; {
-		case inString && b == '\\':
+		switch char := text[at]; {
+		case inString && char == '\\':
 			at++
 			continue
-		case b == '"':
+		case char == '"':
 			inString = !inString
 		case inString:
 			continue
-		case b == '[' || b == '{':
+		case char == '[' || char == '{':
 			depth++
-		case depth == 0 && strings.IndexByte(",]} \t\r\n", b) >= 0:
+		case depth == 0 && strings.IndexByte(",]} \t\r\n", char) >= 0:
 			return from, at, at > from
-		case b == ']' || b == '}':
+		case char == ']' || char == '}':
 			depth--
 		}
 		// Strings, lists and objects say where they end.
@@ -79,6 +79,7 @@ func (p *Past) at(start int) (*finished, bool) {
 		if from >= len(p.text) || p.text[from] != '[' {
 			return nil, false
 		}
+		// Elements of the accepted text stay; what is tried behind it is forgotten with the list.
 		known = &finished{upto: from + 1}
 		if from < p.accepted {
 			p.lists[start] = known

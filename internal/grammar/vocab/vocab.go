@@ -69,20 +69,20 @@ func Of(t *token.BPE) *Vocabulary {
 
 // New is Of for tokens by id, "" = never allowed.
 func New(texts []string) *Vocabulary {
-	v := &Vocabulary{Texts: texts, Same: map[int32][]int32{}, Plain: make([][]uint64, MaxPlain+1)}
-	for i := range v.Plain {
-		v.Plain[i] = make([]uint64, v.Words())
+	vocabulary := &Vocabulary{Texts: texts, Same: map[int32][]int32{}, Plain: make([][]uint64, MaxPlain+1)}
+	for i := range vocabulary.Plain {
+		vocabulary.Plain[i] = make([]uint64, vocabulary.Words())
 	}
 	var plain, rest []int32
 	for id, text := range texts {
 		if text == "" || len(text) > MaxToken {
 			continue
 		}
-		if v.Longest = max(v.Longest, len(text)); Characters(text) > ShortToken {
-			v.Long = append(v.Long, int32(id))
+		if vocabulary.Longest = max(vocabulary.Longest, len(text)); Characters(text) > ShortToken {
+			vocabulary.Long = append(vocabulary.Long, int32(id))
 		}
 		if endsElement(text) {
-			v.Several = append(v.Several, int32(id))
+			vocabulary.Several = append(vocabulary.Several, int32(id))
 		}
 		chars := plainLength(text)
 		// Where plain tokens are known by their length, only the second tree is read.
@@ -92,17 +92,17 @@ func New(texts []string) *Vocabulary {
 			plain = append(plain, int32(id))
 		}
 		for ; chars <= MaxPlain; chars++ {
-			v.Plain[chars][id/64] |= 1 << (id % 64)
+			vocabulary.Plain[chars][id/64] |= 1 << (id % 64)
 		}
 	}
-	v.grow(plain)
-	v.Rest = int32(len(v.Nodes))
-	v.measure()
-	v.grow(rest)
-	for i := int(v.Rest); i < len(v.Nodes); i++ {
-		v.Nodes[i].Before, v.Nodes[i].Height = int32(len(v.Order)), MaxPlain+1
+	vocabulary.grow(plain)
+	vocabulary.Rest = int32(len(vocabulary.Nodes))
+	vocabulary.measure()
+	vocabulary.grow(rest)
+	for i := int(vocabulary.Rest); i < len(vocabulary.Nodes); i++ {
+		vocabulary.Nodes[i].Before, vocabulary.Nodes[i].Height = int32(len(vocabulary.Order)), MaxPlain+1
 	}
-	return v
+	return vocabulary
 }
 
 // measure fills in Order, Chars, Below, Before and Height of the nodes of plain tokens.

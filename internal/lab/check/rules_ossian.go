@@ -260,5 +260,9 @@ func ownSpeculation(s *seen) (verdict, bool) {
 	if out := drafts(s, s.prefix()+":spec_decode_"); len(out.evidence) > 0 {
 		return out, true
 	}
-	return verdict{state: Off, reason: "texts that repeat come sooner with --speculative-config, the same ids", evidence: []Evidence{{"route /metrics", "no counter of drafts"}}}, true
+	out := verdict{state: Off, reason: "texts that repeat come sooner with --speculative-config, the same ids", evidence: append([]Evidence{{"route /metrics", "no counter of drafts"}}, s.evidence("experts")...)}
+	if experts, told := s.number("experts"); told && experts > 0 {
+		out.reason = "files and records that are copied come sooner with --speculative-config, the same ids; little else does, as each token of a step brings experts of its own"
+	}
+	return out, true
 }

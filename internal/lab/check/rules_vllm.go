@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"ossian/internal/lab/guessed"
 )
 
 var vllmRules = []rule{
@@ -103,14 +105,18 @@ func vllmBudget(s *seen) (verdict, bool) {
 
 // drafts judges speculation by counters of a prefix; no evidence = there are none.
 func drafts(s *seen, prefix string) (out verdict) {
-	drafted, draftedEvidence, ok := s.metric(prefix + "num_draft_tokens_total")
-	if !ok {
+	brought := guessed.Read(s.metrics, s.prefix(), prefix)
+	if brought == nil {
 		return out
 	}
-	accepted, acceptedEvidence, _ := s.metric(prefix + "num_accepted_tokens_total")
-	out = verdict{state: On, evidence: []Evidence{draftedEvidence, acceptedEvidence}}
-	if drafted > 0 {
-		out.evidence = append(out.evidence, Evidence{"computed: accepted / drafted", formatNumber(digits(100*accepted/drafted, 3)) + " % of the drafted tokens were accepted"})
+	_, drafted, _ := s.metric(prefix + "num_draft_tokens_total")
+	_, accepted, _ := s.metric(prefix + "num_accepted_tokens_total")
+	out = verdict{state: On, reason: brought.Verdict(), evidence: []Evidence{drafted, accepted}}
+	if brought.Guesses > 0 {
+		out.evidence = append(out.evidence, Evidence{"computed: accepted / drafted", formatNumber(digits(100*brought.Accepted/brought.Guesses, 3)) + " % of the drafted tokens were accepted"})
+	}
+	if length := brought.Length(); length > 0 {
+		out.evidence = append(out.evidence, Evidence{"computed: 1 + accepted / drafts", formatNumber(digits(length, 3)) + " tokens a step with drafts" + brought.ByPlace()})
 	}
 	return out
 }

@@ -62,3 +62,26 @@ func TestOtherWordings(t *testing.T) {
 		}
 	}
 }
+
+// Whether guesses pay is told by what they brought and by what steps cost; where there are none, by
+// what the model is.
+func TestSpeculationPays(t *testing.T) {
+	const counted = "vllm:spec_decode_num_drafts_total 100\nvllm:spec_decode_num_draft_tokens_total 300\nvllm:spec_decode_num_accepted_tokens_total 200\nvllm:generation_tokens_total 1000\n"
+	for _, tt := range []struct {
+		metrics string
+		state   State
+		reason  string
+	}{
+		{counted + `ossian_speculation_cost_ratio{tokens="4"} 1.5`, On, "it pays here: answers came 1.18 times as fast as without guesses"},
+		{counted + `ossian_speculation_cost_ratio{tokens="4"} 3.9`, On, "it does not pay here: answers came 0.92 times as fast as without guesses"},
+		{counted, On, ""},
+		{`ossian_config_info{experts="32"} 1`, Off, "files and records that are copied come sooner with --speculative-config, the same ids; little else does, as each token of a step brings experts of its own"},
+		{`ossian_config_info{experts="0"} 1`, Off, "texts that repeat come sooner with --speculative-config, the same ids"},
+	} {
+		s := &seen{engine: engines.Ossian, settings: map[string][]setting{}, metrics: exposition.Read([]byte(tt.metrics))}
+		s.readAnswers()
+		if out, _ := ownSpeculation(s); out.state != tt.state || out.reason != tt.reason {
+			t.Errorf("%s: %s (%s), want %s (%s)", tt.metrics, out.state, out.reason, tt.state, tt.reason)
+		}
+	}
+}

@@ -266,6 +266,7 @@ func TestStarts(t *testing.T) {
 // L8: what goes wrong during a run: the server dies, hangs, resets its connections, is far too slow, or
 // the lab itself is interrupted.
 func TestRuns(t *testing.T) {
+	t.Parallel()
 	load := lab.Load{ID: "race-1", Workload: workload(), Model: "gpt-oss", Seed: 7, Share: 1, Cache: planfile.CacheReset}
 	for _, c := range []struct{ flag, state, reason string }{
 		{"dies", ledger.StateFailed, "out of memory"},
@@ -274,26 +275,29 @@ func TestRuns(t *testing.T) {
 		{"slower", ledger.StateOK, ""},
 		{"resets", ledger.StateOK, ""}, // and 80 % success, which the campaign judges
 	} {
-		m := measurer(t)
-		server, start := starts(t, m, c.flag)
-		if start.State != ledger.StateOK {
-			t.Fatalf("%s: %+v", c.flag, start)
-		}
-		load := load
-		switch c.flag {
-		case "stalls", "hangs":
-			m.Quiet = time.Second
-		case "slower":
-			load.Share, m.Quiet = 0.05, 2*time.Second
-		}
-		trial := measured(t, server, t.Context(), load)
-		server.Stop()
-		if trial.State != c.state || !strings.Contains(trial.Reason, c.reason) {
-			t.Errorf("%s: %s, %s", c.flag, trial.State, trial.Reason)
-		}
-		if c.flag == "resets" && (trial.Metrics["completed"] != 32 || trial.Metrics["failed"] != 8) {
-			t.Errorf("resets: %v", trial.Metrics)
-		}
+		t.Run(c.flag, func(t *testing.T) { // most of the time all wait
+			t.Parallel()
+			m := measurer(t)
+			server, start := starts(t, m, c.flag)
+			if start.State != ledger.StateOK {
+				t.Fatalf("%+v", start)
+			}
+			load := load
+			switch c.flag {
+			case "stalls", "hangs":
+				m.Quiet = time.Second
+			case "slower":
+				load.Share, m.Quiet = 0.05, 2*time.Second
+			}
+			trial := measured(t, server, t.Context(), load)
+			server.Stop()
+			if trial.State != c.state || !strings.Contains(trial.Reason, c.reason) {
+				t.Errorf("%s, %s", trial.State, trial.Reason)
+			}
+			if c.flag == "resets" && (trial.Metrics["completed"] != 32 || trial.Metrics["failed"] != 8) {
+				t.Errorf("%v", trial.Metrics)
+			}
+		})
 	}
 	m := measurer(t)
 	server, _ := starts(t, m, "")

@@ -120,27 +120,27 @@ func (s Subject) expertsCase(t *testing.T, dt tensor.DType, bias bool, rows int)
 		upBias, downBias = bench.vector(upB, experts, 2*inner), bench.vector(downB, experts, hidden)
 	}
 	upW, downW := bench.upload(upT, model.AsMatrix), bench.upload(downT, model.AsMatrix)
-	x, ids, weights := bench.normal(rows*hidden, 1), []float32(nil), []float32(nil)
+	acts, ids, weights := bench.normal(rows*hidden, 1), []float32(nil), []float32(nil)
 	for i := range rows {
 		first := bench.rng.IntN(experts - 2) // the last expert is never chosen: nothing may depend on it
 		second := first + 1 + bench.rng.IntN(experts-2-first)
 		ids = append(ids, float32(first), float32(second))
 		weights = append(weights, 0.25+float32(i%3)/8, 0.75-float32(i%3)/8)
 	}
-	xb, ib, wb, dst := bench.buf(0, hidden, x), bench.buf(0, topK, ids), bench.buf(0, topK, weights), bench.buf(0, hidden, nil)
+	xb, ib, wb, dst := bench.buf(0, hidden, acts), bench.buf(0, topK, ids), bench.buf(0, topK, weights), bench.buf(0, hidden, nil)
 	bench.begin(rows)
-	bench.dev.Write(xb, x)
+	bench.dev.Write(xb, acts)
 	bench.dev.Write(ib, ids)
 	bench.dev.Write(wb, weights)
 	bench.dev.Experts(dst, xb, ib, wb, upW, upBias, downW, downBias)
 	got := bench.dev.Read(dst)
 	bench.end()
-	x = s.acts(x)
+	acts = s.acts(acts)
 	for i := range rows {
 		want, tol := make([]float64, hidden), make([]float64, hidden)
 		for j := range topK {
 			expert, weight := int(ids[i*topK+j]), float64(weights[i*topK+j])
-			y, bound := s.expert(dt, x[i*hidden:][:hidden], up[expert*2*inner*hidden:], upB[expert*2*inner:][:2*inner], down[expert*hidden*inner:], downB[expert*hidden:][:hidden])
+			y, bound := s.expert(dt, acts[i*hidden:][:hidden], up[expert*2*inner*hidden:], upB[expert*2*inner:][:2*inner], down[expert*hidden*inner:], downB[expert*hidden:][:hidden])
 			for k := range y {
 				want[k] += weight * y[k]
 				tol[k] += weight * bound[k]
@@ -177,6 +177,52 @@ func (s Subject) expert(dt tensor.DType, x, up, upB, down, downB []float32) (y, 
 		y, tol = append(y, sum), append(tol, vTol)
 	}
 	return y, tol
+}
+
+// join tests, of devices that have it, rows side by side, whole rows, and rows by number, of what was
+// written and of norms.
+func (s Subject) join(t *testing.T) {
+	for _, width := range []int{1, 33, 64, 300} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			bench := s.open(t, spec(), limits(spec()))
+			joiner, ok := bench.dev.(model.Joiner)
+			if !ok {
+				t.Skip("no model.Joiner")
+			}
+			const rows = 3
+			x, y := bench.normal(rows*width, 1), bench.normal(rows*width, 1)
+			from, normed, both, whole := bench.buf(0, width, x), bench.buf(0, width, nil), bench.buf(0, 2*width, nil), bench.buf(0, width, nil)
+			sum, ones := bench.buf(0, width, y), bench.vector(slices.Repeat([]float32{1}, width), width)
+			numbers := [][]int32{nil, {2, 0, 2}}
+			bench.begin(rows)
+			bench.dev.Write(from, x)
+			bench.dev.Write(sum, y)
+			bench.dev.AddNorm(normed, sum, nil, ones)
+			norms := bench.dev.Read(normed)
+			for _, index := range numbers {
+				joiner.Join(both, width, from, index)
+				joiner.Join(both, 0, normed, nil)
+				var want []float32
+				for i := range rows {
+					row := i
+					if index != nil {
+						row = int(index[i])
+					}
+					want = slices.Concat(want, norms[i*width:][:width], s.acts(x[row*width:][:width]))
+				}
+				near(t, fmt.Sprint("side by side, ", index), bench.dev.Read(both), wide(want), make([]float64, len(want)))
+				joiner.Join(whole, 0, from, index)
+				picked := slices.Clone(x)
+				if index != nil {
+					picked = slices.Concat(x[2*width:], x[:width], x[2*width:])
+				}
+				near(t, fmt.Sprint("whole, ", index), bench.dev.Read(whole), wide(picked), make([]float64, len(x)))
+			}
+			joiner.Join(whole, 0, normed, nil)
+			near(t, "a norm", bench.dev.Read(whole), wide(norms), make([]float64, len(x)))
+			bench.end()
+		})
+	}
 }
 
 // choose selects the tokens whose logits are wanted, all at once and in parts.

@@ -101,12 +101,12 @@ func (s Subject) addNorm(t *testing.T) {
 				sp := spec()
 				sp.Hidden = width
 				bench := s.open(t, sp, limits(sp))
-				sum, x, w := bench.normal(rows*width, 3), bench.normal(rows*width, 1), bench.normal(width, 1)
+				sum, added, scale := bench.normal(rows*width, 3), bench.normal(rows*width, 1), bench.normal(width, 1)
 				sum[2*width] = float32(math.NaN()) // must stay in its row
-				weight, dst, total := bench.vector(w, width), bench.buf(0, width, nil), bench.buf(0, width, sum)
+				weight, dst, total := bench.vector(scale, width), bench.buf(0, width, nil), bench.buf(0, width, sum)
 				delta := model.Buf(nil)
 				if add {
-					delta = bench.buf(0, width, x)
+					delta = bench.buf(0, width, added)
 				}
 				bench.begin(rows)
 				bench.dev.Write(total, sum)
@@ -117,11 +117,11 @@ func (s Subject) addNorm(t *testing.T) {
 					for k := range row {
 						row[k] = float64(sum[i*width+k])
 						if add {
-							row[k] = float64(sum[i*width+k] + x[i*width+k])
+							row[k] = float64(sum[i*width+k] + added[i*width+k])
 						}
 					}
 					wantSum = append(wantSum, row...)
-					want = append(want, rmsNorm(row, wide(w), sp.Eps)...)
+					want = append(want, rmsNorm(row, wide(scale), sp.Eps)...)
 				}
 				near(t, "sum", bench.dev.Read(total), wantSum, make([]float64, len(wantSum)))
 				near(t, "norm", bench.dev.Read(dst), want, s.widen(want, relative(want, 2e-6)))
@@ -172,7 +172,7 @@ func (s Subject) linear(t *testing.T) {
 func (s Subject) linearCase(t *testing.T, dt tensor.DType, rows, in, out int) {
 	sp := spec()
 	bench := s.open(t, sp, limits(sp))
-	weights, w := s.encode("w", dt, bench.normal(out*in, 1), out, in)
+	weights, decoded := s.encode("w", dt, bench.normal(out*in, 1), out, in)
 	if bench.lacks(weights, model.AsMatrix) {
 		return
 	}
@@ -196,7 +196,7 @@ func (s Subject) linearCase(t *testing.T, dt tensor.DType, rows, in, out int) {
 				if withBias {
 					add = bias[o]
 				}
-				y, e := s.product(dt, w[o*in:][:in], acts[i*in:][:in], add)
+				y, e := s.product(dt, decoded[o*in:][:in], acts[i*in:][:in], add)
 				want, tol = append(want, y), append(tol, e)
 			}
 		}
@@ -236,22 +236,23 @@ func (s Subject) linearsCase(t *testing.T, types []tensor.DType, rows, in int, o
 		}
 		return weights
 	}
-	w, b := together(matrices, model.AsMatrix), make([]model.Weight, len(outs))
+	weights, added := together(matrices, model.AsMatrix), make([]model.Weight, len(outs))
 	if biased {
-		b = together(biases, model.AsVector)
+		added = together(biases, model.AsVector)
 	}
 	acts := bench.normal(rows*in, 1)
-	x := bench.buf(0, in, nil)
+	from := bench.buf(0, in, nil)
 	dst, err := bench.dev.Alloc(bench.lim.MaxTokens, outs...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	bench.begin(rows)
-	bench.dev.Write(x, acts)
-	bench.dev.Linears(dst, x, w, b)
+	bench.dev.Write(from, acts)
+	bench.dev.Linears(dst, from, weights, added)
+	// Matrices that are multiplied together must give what each gives alone, to the bit.
 	for i, out := range outs {
 		alone := bench.buf(0, out, nil)
-		bench.dev.Linear(alone, x, w[i], b[i])
+		bench.dev.Linear(alone, from, weights[i], added[i])
 		got, want := bench.dev.Read(dst[i]), bench.dev.Read(alone)
 		near(t, fmt.Sprintf("matrix %d of %v, %v, bias %v", i, outs, types, biased), got, wide(want), make([]float64, len(want)))
 	}
@@ -379,20 +380,20 @@ func (s Subject) glu(t *testing.T) {
 				sp := spec()
 				sp.FFN.Inner, sp.FFN.Activation = inner, activation
 				bench := s.open(t, sp, limits(sp))
-				x := bench.normal(rows*2*inner, 3)
-				x[0], x[1] = -80, 5 // e^80 inside
+				gateUp := bench.normal(rows*2*inner, 3)
+				gateUp[0], gateUp[1] = -80, 5 // e^80 inside
 				if inner > 2 {
-					copy(x[2:], []float32{1e4, -1e4, -1e4, 1e4})
-					x[4*inner] = float32(math.NaN())
+					copy(gateUp[2:], []float32{1e4, -1e4, -1e4, 1e4})
+					gateUp[4*inner] = float32(math.NaN())
 				}
 				var want, tol []float64
-				for i := 0; i < len(x); i += 2 {
-					y := activate(activation, float64(x[i]), float64(x[i+1]))
+				for i := 0; i < len(gateUp); i += 2 {
+					y := activate(activation, float64(gateUp[i]), float64(gateUp[i+1]))
 					want, tol = append(want, y), append(tol, 2e-6*math.Abs(y)+1e-30)
 				}
-				gu, dst := bench.buf(0, 2*inner, x), bench.buf(0, inner, nil)
+				gu, dst := bench.buf(0, 2*inner, gateUp), bench.buf(0, inner, nil)
 				bench.begin(rows)
-				bench.dev.Write(gu, x)
+				bench.dev.Write(gu, gateUp)
 				bench.dev.GLU(dst, gu)
 				near(t, "activation", bench.dev.Read(dst), want, s.widen(want, tol))
 				bench.end()

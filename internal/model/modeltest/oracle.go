@@ -63,18 +63,18 @@ func (o *Oracle) Logits(tokens []int32) [][]float64 {
 // of the one after it, [vocab].
 func (st *State) Step(id int32) []float64 {
 	oracle, spec := st.o, st.o.spec
-	x := oracle.row("embed", int(id), spec.Hidden)
+	hidden := oracle.row("embed", int(id), spec.Hidden)
 	for layer := range spec.Layers {
 		prefix := "layers." + strconv.Itoa(layer) + "."
-		add(x, st.attention(layer, prefix, oracle.norm(x, prefix+"attn_norm")))
-		add(x, st.feedForward(layer, prefix, oracle.norm(x, prefix+"ffn_norm")))
-		st.Hidden[layer] = slices.Clone(x)
+		add(hidden, st.attention(layer, prefix, oracle.norm(hidden, prefix+"attn_norm")))
+		add(hidden, st.feedForward(layer, prefix, oracle.norm(hidden, prefix+"ffn_norm")))
+		st.Hidden[layer] = slices.Clone(hidden)
 	}
 	head := "head"
 	if spec.Tied {
 		head = "embed"
 	}
-	return oracle.linear(head, "", 0, spec.Vocab, oracle.norm(x, "norm"))
+	return oracle.linear(head, "", 0, spec.Vocab, oracle.norm(hidden, "norm"))
 }
 
 // attention appends a token's key and value and returns what the layer adds for it.
@@ -204,18 +204,18 @@ func (o *Oracle) expert(prefix string, e, inner int, normed []float64) []float64
 // b is added if the model has it.
 func (o *Oracle) linear(name, bias string, n, out int, x []float64) []float64 {
 	weights := o.decoded(name)[n*out*len(x):]
-	y := make([]float64, out)
-	for i := range y {
+	product := make([]float64, out)
+	for i := range product {
 		sum := 0.0
 		for j, v := range weights[i*len(x):][:len(x)] {
 			sum += float64(v) * x[j]
 		}
-		y[i] = sum
+		product[i] = sum
 	}
 	if _, ok := o.params[bias]; ok {
-		add(y, o.row(bias, n, out))
+		add(product, o.row(bias, n, out))
 	}
-	return y
+	return product
 }
 
 // norm is the RMS norm of x with the named weights.

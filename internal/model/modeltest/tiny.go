@@ -65,22 +65,22 @@ func (o *Options) defaults(family string) {
 }
 
 // spec returns the Spec of a family.
-func spec(family string, o Options) *model.Spec {
+func spec(family string, options Options) *model.Spec {
 	made := &model.Spec{
-		Family: family, Name: "tiny " + family, Layers: 2, Hidden: 96, Vocab: o.Vocab,
-		Heads: 4, KVHeads: 2, HeadDim: 16, MaxLen: 512, Eps: 1e-5, Tied: o.Tied,
+		Family: family, Name: "tiny " + family, Layers: 2, Hidden: 96, Vocab: options.Vocab,
+		Heads: 4, KVHeads: 2, HeadDim: 16, MaxLen: 512, Eps: 1e-5, Tied: options.Tied,
 		RoPE: model.RoPE{Base: 10000}, FFN: model.FFN{Inner: 160},
 	}
-	matrix, _ := o.Matrix.Block()
-	experts, _ := o.Experts.Block()
-	up, _ := o.Up.Block()
+	matrix, _ := options.Matrix.Block()
+	experts, _ := options.Experts.Block()
+	up, _ := options.Up.Block()
 	if max(matrix, experts, up) > 32 { // rows must be whole blocks of the K types
 		made.Hidden, made.HeadDim, made.FFN.Inner = 256, 64, 512
 	}
 	switch family {
 	case "gpt-oss":
 		made.Layers = 4
-		made.Windows = []int{o.Window, 0, o.Window, 0}
+		made.Windows = []int{options.Window, 0, options.Window, 0}
 		made.QKVBias, made.OBias, made.Sinks = true, true, true
 		made.RoPE = model.RoPE{Base: 150000, Scaling: model.ScalingYaRN, Factor: 32, Original: 4096, BetaFast: 32, BetaSlow: 1}
 		made.FFN.Experts, made.FFN.TopK, made.FFN.Renorm, made.FFN.Bias, made.FFN.Activation = 8, 4, true, true, model.SwiGLU
@@ -88,18 +88,18 @@ func spec(family string, o Options) *model.Spec {
 		made.QKNorm, made.Eps = true, 1e-6
 	case "qwen3moe":
 		made.QKNorm, made.Eps = true, 1e-6
-		made.FFN.Experts, made.FFN.TopK, made.FFN.Renorm = 8, 3, !o.NoRenorm
-		if o.Dense {
+		made.FFN.Experts, made.FFN.TopK, made.FFN.Renorm = 8, 3, !options.NoRenorm
+		if options.Dense {
 			made.FFN.Dense, made.FFN.DenseInner = []bool{true, false}, 2*made.FFN.Inner
 		}
 	case "llama":
-		if o.Llama3 {
+		if options.Llama3 {
 			made.RoPE = model.RoPE{Base: 10000, Scaling: model.ScalingLlama3, Factor: 8, Original: 32, LowFreq: 1, HighFreq: 4}
 		}
 	default:
 		panic(fmt.Sprintf("modeltest: family %q is unknown, expected one of %q", family, Families()))
 	}
-	if o.Small {
+	if options.Small {
 		made.Layers, made.Hidden, made.FFN.Inner = 2, 64, 64
 		made.Windows = made.Windows[:min(2, len(made.Windows))]
 		if made.FFN.Experts > 0 {
@@ -113,29 +113,29 @@ func spec(family string, o Options) *model.Spec {
 }
 
 // parameter draws the values of a parameter and stores them.
-func parameter(s *model.Spec, p model.Param, o Options) tensor.Tensor {
-	part := p.Name[strings.LastIndexByte(p.Name, '.')+1:]
-	mean, deviation := distribution(s, part, p.Shape[len(p.Shape)-1])
+func parameter(s *model.Spec, param model.Param, options Options) tensor.Tensor {
+	part := param.Name[strings.LastIndexByte(param.Name, '.')+1:]
+	mean, deviation := distribution(s, part, param.Shape[len(param.Shape)-1])
 	sum := fnv.New64a()
-	sum.Write([]byte(p.Name))
-	rng := rand.New(rand.NewPCG(o.Seed, sum.Sum64()))
+	sum.Write([]byte(param.Name))
+	rng := rand.New(rand.NewPCG(options.Seed, sum.Sum64()))
 	elems := 1
-	for _, d := range p.Shape {
+	for _, d := range param.Shape {
 		elems *= d
 	}
 	values := make([]float32, elems)
 	for i := range values {
 		values[i] = float32(mean + deviation*rng.NormFloat64())
 	}
-	if part == "up" && o.Up != tensor.Invalid {
-		return twoTypes(p, dtype(part, p.Shape, o), o.Up, values)
+	if part == "up" && options.Up != tensor.Invalid {
+		return twoTypes(param, dtype(part, param.Shape, options), options.Up, values)
 	}
-	return Encode(p.Name, dtype(part, p.Shape, o), p.Shape, values)
+	return Encode(param.Name, dtype(part, param.Shape, options), param.Shape, values)
 }
 
 // twoTypes stores the gate rows and the up rows of values, which alternate, each in a type.
-func twoTypes(p model.Param, gate, up tensor.DType, values []float32) tensor.Tensor {
-	shape := slices.Clone(p.Shape)
+func twoTypes(param model.Param, gate, up tensor.DType, values []float32) tensor.Tensor {
+	shape := slices.Clone(param.Shape)
 	shape[len(shape)-2] /= 2
 	var halves [2][]float32
 	row := 0
@@ -143,7 +143,7 @@ func twoTypes(p model.Param, gate, up tensor.DType, values []float32) tensor.Ten
 		halves[row%2] = append(halves[row%2], next...)
 		row++
 	}
-	joined, err := tensor.Interleave(p.Name, Encode(p.Name+" gate", gate, shape, halves[0]), Encode(p.Name+" up", up, shape, halves[1]))
+	joined, err := tensor.Interleave(param.Name, Encode(param.Name+" gate", gate, shape, halves[0]), Encode(param.Name+" up", up, shape, halves[1]))
 	if err != nil {
 		panic("modeltest: " + err.Error())
 	}
@@ -151,7 +151,7 @@ func twoTypes(p model.Param, gate, up tensor.DType, values []float32) tensor.Ten
 }
 
 // distribution returns mean and standard deviation of a parameter with rows of n.
-func distribution(s *model.Spec, part string, n int) (mean, deviation float64) {
+func distribution(spec *model.Spec, part string, n int) (mean, deviation float64) {
 	unit := 1 / math.Sqrt(float64(n)) // keeps the size of what it multiplies
 	switch part {
 	case "embed":
@@ -165,7 +165,7 @@ func distribution(s *model.Spec, part string, n int) (mean, deviation float64) {
 	case "q":
 		return 0, 1.5 * unit
 	case "up":
-		if s.FFN.Activation == model.SwiGLU {
+		if spec.FFN.Activation == model.SwiGLU {
 			return 0, 2 * unit // beyond the clamps at times
 		}
 		return 0, unit
@@ -178,17 +178,17 @@ func distribution(s *model.Spec, part string, n int) (mean, deviation float64) {
 }
 
 // dtype returns the type in which a part is stored.
-func dtype(part string, shape []int, o Options) tensor.DType {
+func dtype(part string, shape []int, options Options) tensor.DType {
 	switch {
 	case len(shape) == 3:
-		return o.Experts
+		return options.Experts
 	case part == "router" || len(shape) == 1 || strings.HasSuffix(part, "_bias"):
-		if o.Matrix == tensor.BF16 || o.Matrix == tensor.F16 {
-			return o.Matrix
+		if options.Matrix == tensor.BF16 || options.Matrix == tensor.F16 {
+			return options.Matrix
 		}
 		return tensor.F32 // no container stores these in blocks
 	}
-	return o.Matrix
+	return options.Matrix
 }
 
 // Encode returns values as a tensor of that type and shape; rows must be whole

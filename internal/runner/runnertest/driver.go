@@ -125,27 +125,27 @@ type launch struct {
 }
 
 func newDriver(r runner.Runner, chosen knobs, seed uint64) *driver {
-	d := &driver{r: r, info: r.Info(), knobs: chosen, rng: rand.New(rand.NewPCG(seed, 1))}
-	d.knobs.depth = max(chosen.depth, 1)
-	if d.knobs.slots == 0 {
-		d.knobs.slots = d.info.MaxSeqs
+	playing := &driver{r: r, info: r.Info(), knobs: chosen, rng: rand.New(rand.NewPCG(seed, 1))}
+	playing.knobs.depth = max(chosen.depth, 1)
+	if playing.knobs.slots == 0 {
+		playing.knobs.slots = playing.info.MaxSeqs
 	}
 	// Slots in ascending order from the end; blocks in order, or shuffled.
-	for i := range d.knobs.slots {
-		d.slots = append(d.slots, d.knobs.slots-1-i)
+	for i := range playing.knobs.slots {
+		playing.slots = append(playing.slots, playing.knobs.slots-1-i)
 	}
-	for _, group := range d.info.Groups {
+	for _, group := range playing.info.Groups {
 		ids := make([]runner.BlockID, group.Blocks)
 		for i := range ids {
 			ids[i] = runner.BlockID(i)
 		}
 		if chosen.blocks == shuffle {
-			d.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+			playing.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 		}
-		d.free = append(d.free, ids)
-		d.refs = append(d.refs, make([]int, group.Blocks))
+		playing.free = append(playing.free, ids)
+		playing.refs = append(playing.refs, make([]int, group.Blocks))
 	}
-	return d
+	return playing
 }
 
 // run executes the requests and returns their traces; that of an aborted one is
@@ -395,14 +395,14 @@ func (d *driver) ready(i int) bool {
 
 // size returns how many tokens seq takes in a step with room for that many.
 func (d *driver) size(seq *sequence, room int) int {
-	n := min(len(seq.tokens)+seq.pending-seq.launched, room)
+	count := min(len(seq.tokens)+seq.pending-seq.launched, room)
 	switch {
 	case d.knobs.chunk > 0:
-		n = min(n, d.knobs.chunk)
+		count = min(count, d.knobs.chunk)
 	case d.knobs.chunk < 0:
-		n = min(n, 1+d.rng.IntN(2*d.info.BlockSize+1))
+		count = min(count, 1+d.rng.IntN(2*d.info.BlockSize+1))
 	}
-	return n
+	return count
 }
 
 // guesses returns what may follow the next n tokens of seq, if these are all that is known of it.

@@ -83,6 +83,7 @@ func checkScores(batch *runner.Batch, result *runner.Result) error {
 			if err := checkLogprobs(params, row.Targets[at:at+1], score.Logprobs); err != nil {
 				return fmt.Errorf("row %d, target %d: %w", i, at, err)
 			}
+			// Beyond the most likely ones a rank cannot be checked, only that it is beyond them.
 			place := 1 + slices.IndexFunc(score.Logprobs[1:], func(logprob sample.Logprob) bool { return logprob.ID == row.Targets[at] })
 			if score.Rank < 1 || (place > 0 && score.Rank != place) || (place == 0 && score.Rank <= params.TopLogprobs) {
 				return fmt.Errorf("row %d, target %d: rank %d, but place %d of the most likely %d", i, at, score.Rank, place, params.TopLogprobs)
@@ -106,6 +107,7 @@ func checkLogprobs(params *sample.Params, ids []int32, logprobs []sample.Logprob
 	}
 	for i, logprob := range logprobs {
 		switch {
+		// Each id stands before its alternatives, which are in descending order.
 		case !(logprob.Logprob <= 0):
 			return fmt.Errorf("log probability %d is %v", i, logprob.Logprob)
 		case i%each == 0 && logprob.ID != ids[i/each]:
@@ -126,6 +128,7 @@ func compare(got, want trace, part bool) error {
 	if len(got.scores) > len(want.scores) || (!part && len(got.scores) != len(want.scores)) {
 		return fmt.Errorf("%d scores, alone %d", len(got.scores), len(want.scores))
 	}
+	// Bits, as runners promise the same result whatever is beside a row.
 	same := func(a, b sample.Logprob) bool {
 		return a.ID == b.ID && math.Float32bits(a.Logprob) == math.Float32bits(b.Logprob)
 	}

@@ -39,7 +39,11 @@ func Run(t *testing.T, open Open) { usual.Run(t, open) }
 type Scale struct {
 	Schedules, Soak int // random schedules with every change, and for a release
 	Every           int // one of so many requests is run with every change; all for a release
+	Guesses         int // random schedules with guesses in each row; 0 and for a release = 60
 }
+
+// guessed is how many random schedules have guesses in each row where nothing is scaled.
+const guessed = 60
 
 var usual = Scale{Schedules: 200, Soak: 10_000, Every: 1}
 
@@ -86,17 +90,21 @@ type suite struct {
 	t         *testing.T
 	open      Open
 	schedules int
+	guessed   int // random schedules with guesses in each row
 	requests  []*request
 	want      []trace // what each gets alone
 }
 
 // newSuite runs each request by itself on a first runner.
 func newSuite(t *testing.T, open Open, sc Scale) (*suite, error) {
-	s := &suite{t: t, open: open, schedules: soak.Cases(t, sc.Schedules, sc.Soak)}
+	prepared := &suite{t: t, open: open, schedules: soak.Cases(t, sc.Schedules, sc.Soak)}
 	if testing.Short() {
-		s.schedules = min(s.schedules, 20)
+		prepared.schedules = min(prepared.schedules, 20)
 	}
-	return s, s.with(func(r runner.Runner) error {
+	if prepared.guessed = guessed; sc.Guesses > 0 {
+		prepared.guessed = soak.Cases(t, sc.Guesses, guessed)
+	}
+	return prepared, prepared.with(func(r runner.Runner) error {
 		if err := checkInfo(r.Info()); err != nil {
 			return err
 		}
@@ -104,15 +112,15 @@ func newSuite(t *testing.T, open Open, sc Scale) (*suite, error) {
 		part := soak.Cases(t, max(len(all)/sc.Every, 1), len(all))
 		for i, req := range all {
 			if i*part/len(all) != (i+1)*part/len(all) { // spread over all of them
-				s.requests = append(s.requests, req)
+				prepared.requests = append(prepared.requests, req)
 			}
 		}
-		for i, req := range s.requests {
+		for i, req := range prepared.requests {
 			got, err := newDriver(r, knobs{}, 0).run([]*request{req})
 			if err != nil {
 				return fmt.Errorf("request %d: %w", i, err)
 			}
-			s.want = append(s.want, got...)
+			prepared.want = append(prepared.want, got...)
 		}
 		return nil
 	})

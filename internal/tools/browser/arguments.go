@@ -54,14 +54,14 @@ func toInteger(value any) (integer, bool) {
 	if n, err := strconv.Atoi(text); err == nil {
 		return integer{n, strconv.Itoa(n)}, true
 	}
-	n, err := strconv.ParseFloat(text, 64)
+	number, err := strconv.ParseFloat(text, 64)
 	switch {
-	case (err != nil && !math.IsInf(n, 0)) || n != math.Trunc(n) || !strings.ContainsAny(text, "0123456789"):
+	case (err != nil && !math.IsInf(number, 0)) || number != math.Trunc(number) || !strings.ContainsAny(text, "0123456789"):
 		return integer{}, false
-	case math.Abs(n) > math.MaxInt32:
-		return integer{int(math.Copysign(math.MaxInt32, n)), shortened(text)}, true
+	case math.Abs(number) > math.MaxInt32:
+		return integer{int(math.Copysign(math.MaxInt32, number)), shortened(text)}, true
 	}
-	return integer{int(n), strconv.Itoa(int(n))}, true
+	return integer{int(number), strconv.Itoa(int(number))}, true
 }
 
 // integer returns a member, -1 where it is not there.
@@ -120,6 +120,7 @@ type problem struct {
 	outcome tools.Outcome
 }
 
+// Error implements error.
 func (p *problem) Error() string { return p.text }
 
 func misused(text string) error { return &problem{text: text, outcome: tools.Misused} }

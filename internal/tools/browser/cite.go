@@ -25,6 +25,7 @@ func (s *session) Cite(cursor, line int) (tools.Source, bool) {
 		}
 		return titled(shown.Links[id], shown.Titles[id]), true
 	case ofFind:
+		// Matches are shown without a title: it is that of the page that was searched.
 		title := ""
 		if within := s.history.find(shown.Within, shown.URL); within != nil {
 			title = within.Title

@@ -117,19 +117,20 @@ const maxStack = 4096
 
 // restored is a history as it was stored; an empty one where that makes no sense.
 func restored(state json.RawMessage) *history {
-	h := &history{}
-	if len(state) == 0 || json.Unmarshal(state, h) != nil || slices.Contains(h.Sheets, nil) {
+	stored := &history{}
+	if len(state) == 0 || json.Unmarshal(state, stored) != nil || slices.Contains(stored.Sheets, nil) {
 		return &history{}
 	}
-	if h.First < 0 || h.First > math.MaxInt32 || len(h.Stack) > maxStack {
+	if stored.First < 0 || stored.First > math.MaxInt32 || len(stored.Stack) > maxStack {
 		return &history{}
 	}
-	for i := range h.Stack {
-		if h.Stack[i] < -1 || h.Stack[i] >= len(h.Sheets) {
+	// What clients store comes back unchecked: every index has to be of a sheet.
+	for i := range stored.Stack {
+		if stored.Stack[i] < -1 || stored.Stack[i] >= len(stored.Sheets) {
 			return &history{}
 		}
 	}
-	for _, s := range h.Sheets {
+	for _, s := range stored.Sheets {
 		if s.Kind != ofSearch && s.Kind != ofPage && s.Kind != ofSource && s.Kind != ofFind {
 			return &history{}
 		}
@@ -137,7 +138,7 @@ func restored(state json.RawMessage) *history {
 			return &history{}
 		}
 	}
-	return h
+	return stored
 }
 
 // state is the history as it is stored.
@@ -155,6 +156,7 @@ func (h *history) state() json.RawMessage {
 
 // push shows a sheet: it takes the place of the one of the same address, and gets the next cursor.
 func (h *history) push(s *sheet) {
+	// Searches are apart even where the query is the same, so they have no key.
 	at := -1
 	if key := s.key(); key != "" {
 		at = slices.IndexFunc(h.Sheets, func(other *sheet) bool { return other.key() == key })
@@ -167,6 +169,7 @@ func (h *history) push(s *sheet) {
 	}
 	h.Sheets[at] = s
 	h.Stack = append(h.Stack, at)
+	// The oldest cursors are given up, and the numbers of the others stay.
 	if more := len(h.Stack) - maxStack; more > 0 {
 		h.Stack, h.First = slices.Clone(h.Stack[more:]), h.First+more
 	}
@@ -272,13 +275,14 @@ func (h *history) forget(gone map[int]bool) {
 	}
 	moved := make([]int, len(h.Sheets))
 	kept := h.Sheets[:0:0]
-	for at, s := range h.Sheets {
+	for at, sheet := range h.Sheets {
+		// Indices of the stack follow the sheets; -1 is one that is gone.
 		moved[at] = len(kept)
 		if gone[at] {
 			moved[at] = -1
 			continue
 		}
-		kept = append(kept, s)
+		kept = append(kept, sheet)
 	}
 	h.Sheets = kept
 	for i, at := range h.Stack {

@@ -54,6 +54,7 @@ func (s *session) Call(ctx context.Context, call tools.Call) tools.Result {
 		action = &tools.Action{Type: "find_in_page"}
 		text, err = s.find(ctx, args, action)
 	}
+	// Errors are answers for the model, in the words of the reference browser.
 	result := tools.Result{Text: text, Action: action}
 	if why := (*problem)(nil); errors.As(err, &why) {
 		result.Text, result.Outcome = why.text, why.outcome
@@ -203,6 +204,7 @@ func (s *session) find(ctx context.Context, args arguments, action *tools.Action
 	if !ok {
 		return "", jsonError("Invalid function arguments")
 	}
+	// What is searched is told even where nothing comes of it.
 	action.Pattern = pattern
 	cursor, err := args.integer("cursor")
 	if err != nil {

@@ -20,25 +20,26 @@ type dialer struct {
 
 // dial connects in the way that worked before, else in the first that does.
 func (d dialer) dial(ctx context.Context) (*connection, error) {
-	s := d.server
-	if way := s.choice(); way != nil {
+	server := d.server
+	if way := server.choice(); way != nil {
 		conn, err := d.connect(ctx, *way)
 		if err == nil || !refused(err) {
 			return conn, err
 		}
-		s.choose(nil)
+		server.choose(nil)
 	}
 	var first error
-	for _, way := range s.spec.ways {
+	for _, way := range server.spec.ways {
 		conn, err := d.connectAny(ctx, way)
 		if err == nil {
 			way.version = ""
 			if conn.version() < stateless {
 				way.version = handshakes
 			}
-			s.choose(&way)
+			server.choose(&way)
 			return conn, nil
 		}
+		// A refusal means that the way is wrong; any other error would be the same on every way.
 		if !refused(err) {
 			return nil, err
 		}
@@ -51,22 +52,24 @@ func (d dialer) dial(ctx context.Context) (*connection, error) {
 
 // connectAny connects with the newest version of the protocol, and where that meets silence or
 // nonsense, with the last of before.
-func (d dialer) connectAny(ctx context.Context, w way) (*connection, error) {
+func (d dialer) connectAny(ctx context.Context, way way) (*connection, error) {
 	first, cancel := context.WithTimeout(ctx, discovery)
-	conn, err := d.connect(first, w)
+	conn, err := d.connect(first, way)
 	cancel()
 	var why *fault
 	if err == nil || ctx.Err() != nil || !errors.As(err, &why) || (why.kind != silent && why.kind != nonsense) {
 		return conn, err
 	}
-	w.version = handshakes
-	return d.connect(ctx, w)
+	way.version = handshakes
+	return d.connect(ctx, way)
 }
 
 // connect makes one connection. An error is a *fault.
 func (d dialer) connect(ctx context.Context, w way) (*connection, error) {
 	conn := &connection{way: w, born: time.Now(), limits: d.server.opts.Limits(), dead: make(chan struct{}), changed: make(chan struct{}, 1), pages: map[string][]byte{}, clocks: map[string]*clock{}}
-	ctx, x := newExchange(ctx)
+	ctx, exchange := newExchange(ctx)
+	// The connection outlives the call that opens it: it ends with the server, or when it is cut.
+	// Until it stands it ends with the call too.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unused := context.AfterFunc(d.server.life, cancel)
 	conn.life, conn.cut = life, func() { unused(); cancel() }
@@ -82,7 +85,7 @@ func (d dialer) connect(ctx context.Context, w way) (*connection, error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		why := conn.fault(ctx, x, err)
+		why := conn.fault(ctx, exchange, err)
 		if why.kind == silent {
 			why.text = fmt.Sprintf("it did not answer initialize in %.0f s", time.Since(conn.born).Seconds())
 		}

@@ -84,7 +84,7 @@ type courier struct {
 
 // newClient returns the client of a connection. Redirects stay on the host of the server.
 func newClient(conn *connection, base *http.Client, at string, header http.Header) (*http.Client, error) {
-	u, err := url.Parse(at)
+	address, err := url.Parse(at)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,8 @@ func newClient(conn *connection, base *http.Client, at string, header http.Heade
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	carrier := &courier{conn: conn, next: next, origin: origin(u), header: header}
+	carrier := &courier{conn: conn, next: next, origin: origin(address), header: header}
+	// Redirects beyond the host fail in the courier, which every request goes through.
 	redirect := func(req *http.Request, before []*http.Request) error {
 		if base.CheckRedirect != nil {
 			return base.CheckRedirect(req, before)
@@ -109,9 +110,9 @@ func origin(u *url.URL) string { return strings.ToLower(u.Scheme + "://" + u.Hos
 
 // RoundTrip implements http.RoundTripper.
 func (c *courier) RoundTrip(req *http.Request) (*http.Response, error) {
-	x := exchangeOf(req.Context())
+	exchange := exchangeOf(req.Context())
 	if origin(req.URL) != c.origin {
-		x.note(func(w *wire) { w.status, w.sent = 0, errElsewhere })
+		exchange.note(func(w *wire) { w.status, w.sent = 0, errElsewhere })
 		return nil, errElsewhere
 	}
 	ctx, cancel := context.WithCancel(req.Context())
@@ -129,13 +130,13 @@ func (c *courier) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(req)
 	if err != nil {
 		end()
-		x.note(func(w *wire) { w.status, w.sent = 0, err })
+		exchange.note(func(w *wire) { w.status, w.sent = 0, err })
 		return nil, err
 	}
-	x.note(func(w *wire) { w.status, w.sent = resp.StatusCode, nil })
+	exchange.note(func(w *wire) { w.status, w.sent = resp.StatusCode, nil })
 	over := c.conn.broke // the stream of events has messages of the whole connection
 	if c.conn.way.transport == streamable {
-		over = func(err error) { x.note(func(w *wire) { w.cut = err }) }
+		over = func(err error) { exchange.note(func(w *wire) { w.cut = err }) }
 	}
 	resp.Body = &bounded{Reader: resp.Body, body: resp.Body, limit: c.limit(resp), per: unit(resp), over: over, end: end}
 	return resp, nil
@@ -187,9 +188,11 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if b.count > b.limit {
 		return 0, errTooLarge
 	}
-	n, err := b.Reader.Read(p)
-	for _, char := range p[:n] {
+	count, err := b.Reader.Read(p)
+	for _, char := range p[:count] {
 		b.count++
+		// The bound is one message's: of a line, of an event up to its empty line, else of the
+		// whole body.
 		switch {
 		case char == '\n' && (b.per == perLine || (b.per == perEvent && b.line == 0)):
 			b.count, b.line = 0, 0
@@ -206,7 +209,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if err != nil && err != io.EOF && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		b.over(err)
 	}
-	return n, err
+	return count, err
 }
 
 // Close implements io.Closer.

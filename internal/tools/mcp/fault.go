@@ -44,6 +44,7 @@ type fault struct {
 	unheard bool   // the server cannot have run the call
 }
 
+// Error implements error.
 func (f *fault) Error() string { return f.text }
 
 // failure is the fault in the words of the Responses API.
@@ -152,6 +153,8 @@ func unreachable(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	var dial *net.OpError
+	// From the particular to the general: an error of a certificate is one of the connection as
+	// well.
 	switch {
 	case errors.Is(err, errElsewhere):
 		return err.Error()

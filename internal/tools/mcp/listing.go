@@ -45,6 +45,7 @@ func (c *connection) list(ctx context.Context, name string) (*listing, error) {
 		if err != nil {
 			return nil, err
 		}
+		// The instructions count too: models read both.
 		if size += length; int64(size) > c.limits[limits.ToolBytes] {
 			return nil, fmt.Errorf("it lists more than %s of tools: the limit is tool-bytes", limits.Format(limits.Bytes, c.limits[limits.ToolBytes]))
 		}
@@ -52,6 +53,7 @@ func (c *connection) list(ctx context.Context, name string) (*listing, error) {
 		if page.NextCursor == "" {
 			return listed, listed.finish(name, hello.Instructions)
 		}
+		// A server that gives a page's own cursor back would be read without end.
 		if page.NextCursor == cursor {
 			break
 		}
@@ -77,12 +79,14 @@ type listedTool struct {
 
 // page reads one page. The SDK drops tools that it must not call, and may answer from its cache.
 func (c *connection) page(ctx context.Context, cursor string) (*page, int, error) {
-	ctx, x := newExchange(ctx)
+	ctx, exchange := newExchange(ctx)
 	callable, err := c.session.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 	if err != nil {
-		return nil, 0, c.fault(ctx, x, err)
+		return nil, 0, c.fault(ctx, exchange, err)
 	}
-	raw := x.seen().raw
+	// The SDK keeps less of tools than models are told: the message itself is read. Where it
+	// answers from its cache there was none, and the last one counts.
+	raw := exchange.seen().raw
 	if raw == nil {
 		raw = c.pages[cursor]
 	}
@@ -148,6 +152,7 @@ func (l *listing) finish(name, instructions string) error {
 	if space == "functions" {
 		return errors.New("it is called functions, as the tools of clients are: give it another name")
 	}
+	// Two names that become one for models could not be told apart in calls.
 	shown := map[string]string{}
 	for i := range l.all {
 		declared := l.all[i].Name
@@ -160,6 +165,7 @@ func (l *listing) finish(name, instructions string) error {
 		shown[identifier(declared)] = declared
 	}
 	l.space = tools.Namespace{Name: space, Description: instructions, Tools: l.all}
+	// gpt-oss knows python as a namespace without tools, called with code.
 	if space == pythonName && len(l.all) == 1 && l.all[0].Name == pythonName && (l.all[0].Unshown || takesCode(l.all[0].Listed)) {
 		l.all[0].Unshown = true
 		l.space.Tools = nil

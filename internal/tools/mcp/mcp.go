@@ -102,6 +102,7 @@ func newServer(opts Options, pause func(time.Duration) <-chan time.Time) (*Serve
 	if opts.Client == nil {
 		opts.Client = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	}
+	// Nothing above starts anything: an error leaves nothing behind.
 	s := &Server{opts: opts, spec: spec, pause: pause, wake: make(chan struct{}, 1), watched: make(chan struct{}), tried: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	go s.watch()

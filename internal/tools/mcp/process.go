@@ -28,26 +28,27 @@ type process struct {
 
 // startProcess starts a command and returns the messages to and from it.
 func startProcess(conn *connection, command []string) (sdk.Connection, error) {
-	p := &process{cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
+	started := &process{cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
 	out, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	p.out, p.cmd.Stdout, p.cmd.Stderr = out, theirs, &p.said
-	p.cmd.Env, p.cmd.WaitDelay = environment(os.LookupEnv), time.Second
-	ownGroup(p.cmd)
-	if p.in, err = p.cmd.StdinPipe(); err == nil {
-		err = p.run(conn)
+	started.out, started.cmd.Stdout, started.cmd.Stderr = out, theirs, &started.said
+	started.cmd.Env, started.cmd.WaitDelay = environment(os.LookupEnv), time.Second
+	// A group of its own, so that what the command starts ends with it.
+	ownGroup(started.cmd)
+	if started.in, err = started.cmd.StdinPipe(); err == nil {
+		err = started.run(conn)
 	}
 	if err != nil {
 		out.Close()
 		return nil, &fault{kind: away, text: fmt.Sprintf("its command cannot be started: %v", err)}
 	}
-	context.AfterFunc(conn.life, p.kill)
+	context.AfterFunc(conn.life, started.kill)
 	limit := messageBytes(conn.limits)
 	lines := &bounded{Reader: out, body: out, limit: limit, per: perLine, over: conn.broke, end: func() {}}
-	carrier := &sdk.IOTransport{Reader: lines, Writer: p, MaxLineLength: int(limit) * 2}
+	carrier := &sdk.IOTransport{Reader: lines, Writer: started, MaxLineLength: int(limit) * 2}
 	return carrier.Connect(conn.life)
 }
 

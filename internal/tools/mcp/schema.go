@@ -28,22 +28,23 @@ func trimTo(schema json.RawMessage, depth int) json.RawMessage {
 	if !ok || depth == 0 {
 		return schema
 	}
+	// A type beside anyOf restricts it: then the union is left as it is.
 	typed := slices.ContainsFunc(members, func(m member) bool { return m.key == "type" })
 	kept := members[:0]
-	for _, m := range members {
+	for _, one := range members {
 		switch {
-		case m.key == "title" && isKind(m.value, '"'):
+		case one.key == "title" && isKind(one.value, '"'):
 			continue
-		case m.key == "default" && isNull(m.value):
+		case one.key == "default" && isNull(one.value):
 			continue
-		case m.key == "anyOf" && !typed:
-			if types, plain := plainTypes(m.value); plain {
-				m = member{"type", types}
+		case one.key == "anyOf" && !typed:
+			if types, plain := plainTypes(one.value); plain {
+				one = member{"type", types}
 			}
-		case m.key == "properties":
-			m.value = trimEach(m.value, depth-1)
+		case one.key == "properties":
+			one.value = trimEach(one.value, depth-1)
 		}
-		kept = append(kept, m)
+		kept = append(kept, one)
 	}
 	return writeObject(kept)
 }
@@ -70,17 +71,18 @@ func plainTypes(union json.RawMessage) (list json.RawMessage, plain bool) {
 	for _, variant := range variants {
 		members, ok := readObject(variant)
 		name := json.RawMessage(nil)
-		for _, m := range members {
+		for _, member := range members {
 			switch {
-			case m.key == "type" && isKind(m.value, '"'):
-				name = m.value
-			case m.key != "title":
+			case member.key == "type" && isKind(member.value, '"'):
+				name = member.value
+			case member.key != "title":
 				return nil, false
 			}
 		}
 		if !ok || name == nil {
 			return nil, false
 		}
+		// A union with null is a type that may be missing, which optional members are anyway.
 		if string(name) != `"null"` {
 			types = append(types, name)
 		}

@@ -83,6 +83,7 @@ func argumentsOf(call tools.Call) (name string, arguments json.RawMessage, err e
 		arguments, err = json.Marshal(map[string]string{"code": call.Arguments})
 		return pythonName, arguments, err
 	}
+	// What models write may be broken text: JSON wants UTF-8.
 	text := strings.TrimSpace(strings.ToValidUTF8(call.Arguments, "\ufffd"))
 	if text == "" {
 		text = "{}"
@@ -115,9 +116,11 @@ func (s *session) run(ctx context.Context, clock *clock, name string, arguments 
 		if why == nil {
 			return result, nil
 		}
+		// An answer that is an error says that the connection is well.
 		if why.kind != answered && why.kind != dropped {
 			s.drop(conn)
 		}
+		// Only what the server surely did not act on is sent twice.
 		if again || !why.unheard || ctx.Err() != nil {
 			return nil, why
 		}
@@ -135,6 +138,8 @@ func (s *session) connection(ctx context.Context) (*connection, *fault) {
 	}
 	conn := s.conn
 	s.mu.Unlock()
+	// Dialling takes long: mu is not held meanwhile, dialling is, so that calls share what comes of
+	// it.
 	if conn != nil {
 		if conn.alive() {
 			return conn, nil
@@ -175,42 +180,43 @@ func (c *connection) call(ctx context.Context, params *sdk.CallToolParams) (*too
 		why    *fault
 	}
 	done := make(chan end, 1)
-	ctx, x := newExchange(ctx)
+	ctx, exchange := newExchange(ctx)
 	go func() {
-		result, why := c.send(ctx, x, params)
+		result, why := c.send(ctx, exchange, params)
 		done <- end{result, why}
 	}()
 	select {
-	case e := <-done:
-		return e.result, e.why
+	case ended := <-done:
+		return ended.result, ended.why
 	case <-ctx.Done():
 	}
 	late := time.After(grace)
 	select {
-	case e := <-done:
-		if e.why != nil {
+	case ended := <-done:
+		// The other goroutine may still be telling the server that the call is cancelled.
+		if ended.why != nil {
 			select {
-			case <-x.told:
+			case <-exchange.told:
 			case <-late:
 			}
 		}
-		return e.result, e.why
+		return ended.result, ended.why
 	case <-late: // what is sent is not taken, as by a process that does not read
 		c.cut()
-		return nil, c.fault(ctx, x, ctx.Err())
+		return nil, c.fault(ctx, exchange, ctx.Err())
 	}
 }
 
 // send sends a call, and once more where the server wants to ask a user something first.
-func (c *connection) send(ctx context.Context, x *exchange, params *sdk.CallToolParams) (*tools.Result, *fault) {
+func (c *connection) send(ctx context.Context, exchange *exchange, params *sdk.CallToolParams) (*tools.Result, *fault) {
 	for declined := false; ; declined = true {
 		_, err := c.session.CallTool(ctx, params)
 		if err != nil {
-			why := c.fault(ctx, x, err)
-			why.unheard = unheard(x.seen(), err)
+			why := c.fault(ctx, exchange, err)
+			why.unheard = unheard(exchange.seen(), err)
 			return nil, why
 		}
-		answer, why := readAnswer(x.seen().raw)
+		answer, why := readAnswer(exchange.seen().raw)
 		if why != nil {
 			return nil, why
 		}
@@ -218,6 +224,7 @@ func (c *connection) send(ctx context.Context, x *exchange, params *sdk.CallTool
 			result := answer.result()
 			return &result, nil
 		}
+		// A question to the user is declined once; who asks again gets an error.
 		responses, ok := answer.declined()
 		if !ok || declined {
 			return nil, &fault{kind: answered, text: "it asks for input that is not given here"}

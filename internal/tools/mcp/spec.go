@@ -19,6 +19,7 @@ const (
 	stdio                       // a process of our own
 )
 
+// String is the transport in words, for messages.
 func (t transport) String() string { return [...]string{"streamable HTTP", "HTTP+SSE", "stdio"}[t] }
 
 // A Spec says where a server is. String has no secrets in it.
@@ -51,6 +52,7 @@ func ParseSpec(text string) (*Spec, error) {
 
 func parseSpec(text string) (*Spec, error) {
 	command, isCommand := strings.CutPrefix(text, "stdio:")
+	// Addresses come from requests too, so each kind is refused in words that help.
 	switch {
 	case text == "":
 		return nil, errors.New("it is empty: want host:port, host:port/path or a URL")
@@ -72,7 +74,7 @@ func parseSpec(text string) (*Spec, error) {
 }
 
 func parseURL(text string) (*Spec, error) {
-	u, err := url.Parse(text)
+	address, err := url.Parse(text)
 	if err != nil {
 		var why *url.Error
 		if errors.As(err, &why) {
@@ -80,20 +82,20 @@ func parseURL(text string) (*Spec, error) {
 		}
 		return nil, fmt.Errorf("no URL: %w", err)
 	}
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("scheme %q: http or https is wanted", u.Scheme)
+	if address.Scheme != "http" && address.Scheme != "https" {
+		return nil, fmt.Errorf("scheme %q: http or https is wanted", address.Scheme)
 	}
-	if err := checkHost(u.Hostname(), u.Port()); err != nil && (u.Hostname() == "" || u.Port() != "") {
+	if err := checkHost(address.Hostname(), address.Port()); err != nil && (address.Hostname() == "" || address.Port() != "") {
 		return nil, err
 	}
-	if u.Fragment != "" {
-		return nil, fmt.Errorf("fragment %q: a server has none", u.Fragment)
+	if address.Fragment != "" {
+		return nil, fmt.Errorf("fragment %q: a server has none", address.Fragment)
 	}
-	if u.Path == "" {
-		u.Path = "/"
+	if address.Path == "" {
+		address.Path = "/"
 	}
-	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
-	return &Spec{ways: []way{{streamable, u.String(), ""}, {events, u.String(), ""}}, shown: shown.String()}, nil
+	shown := url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}
+	return &Spec{ways: []way{{streamable, address.String(), ""}, {events, address.String(), ""}}, shown: shown.String()}, nil
 }
 
 func parseHost(text string) (*Spec, error) {
@@ -152,6 +154,7 @@ func splitWords(text string) (words []string, err error) {
 	began, quote := false, rune(0)
 	for _, char := range text {
 		switch {
+		// Within quotes the other quote is a character like any.
 		case quote != 0 && char == quote:
 			quote = 0
 		case quote != 0:

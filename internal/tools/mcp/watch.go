@@ -22,6 +22,7 @@ func (s *Server) watch() {
 		var next time.Duration
 		var err error
 		conn, next, err = s.refresh(conn)
+		// Pauses double while it fails, and begin anew once it answers.
 		if err != nil {
 			next, wait = wait, min(2*wait, slowest)
 		} else {

@@ -23,6 +23,7 @@ type Error struct {
 	Status int // of HTTP; 0 = it is not about one
 }
 
+// Error implements error.
 func (e *Error) Error() string { return e.Reason }
 
 func refuse(format string, args ...any) *Error { return &Error{Reason: fmt.Sprintf(format, args...)} }

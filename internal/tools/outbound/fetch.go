@@ -48,6 +48,7 @@ func Fetch(client *http.Client, req *http.Request) (*Answer, error) {
 // once is one attempt.
 func once(ctx context.Context, client *http.Client, req *http.Request) (*Answer, error) {
 	req = req.Clone(ctx)
+	// Each attempt needs the body from its beginning.
 	if req.GetBody != nil {
 		body, err := req.GetBody()
 		if err != nil {

@@ -180,6 +180,7 @@ func redirects(most int) func(*http.Request, []*http.Request) error {
 		if err := scheme(req.URL); err != nil {
 			return err
 		}
+		// The next host learns neither where the request was before nor what it carried there.
 		req.Header.Del("Referer")
 		if first := via[0].URL; first.Scheme != req.URL.Scheme || first.Host != req.URL.Host {
 			keep(req.Header)
@@ -211,14 +212,14 @@ func (l *limited) Read(into []byte) (int, error) {
 	if int64(len(into)) > l.left+1 {
 		into = into[:l.left+1]
 	}
-	n, err := l.from.Read(into)
-	if int64(n) > l.left {
-		n = int(l.left)
+	count, err := l.from.Read(into)
+	if int64(count) > l.left {
+		count = int(l.left)
 		l.left = 0
-		return n, tooLarge(l.limit)
+		return count, tooLarge(l.limit)
 	}
-	l.left -= int64(n)
-	return n, err
+	l.left -= int64(count)
+	return count, err
 }
 
 // Close closes the body.

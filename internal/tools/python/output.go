@@ -25,17 +25,17 @@ type capture struct {
 
 // Write keeps what it can. It does not fail.
 func (c *capture) Write(part []byte) (int, error) {
-	n := len(part)
-	c.total += int64(n)
+	length := len(part)
+	c.total += int64(length)
 	if room := c.most - len(c.head); room > 0 {
-		c.head = append(c.head, part[:min(room, n)]...)
-		part = part[min(room, n):]
+		c.head = append(c.head, part[:min(room, length)]...)
+		part = part[min(room, length):]
 	}
 	c.tail = append(c.tail, part[max(0, len(part)-textTail):]...)
 	if len(c.tail) > 16*textTail { // now and then, not at each write
 		c.tail = append(c.tail[:0], c.tail[len(c.tail)-textTail:]...)
 	}
-	return n, nil
+	return length, nil
 }
 
 // An output is text of which a part may be missing in the middle.

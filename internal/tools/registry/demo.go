@@ -43,6 +43,7 @@ func (d *Demo) source(client outbound.Options) (source.Backend, error) {
 		return source.Corpus(d.Corpus)
 	case "http":
 		return source.HTTP(source.HTTPOptions{Search: d.Search, Client: client})
+	// A missing key is the usual mistake: the error names what needs none.
 	case "exa":
 		backend, err := source.Exa(source.KeyOptions{Key: d.ExaKey, Client: client})
 		if err != nil {

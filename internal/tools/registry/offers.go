@@ -80,6 +80,7 @@ func place(asked *wire.ServerTool) string {
 
 // find returns the server that a tool of a request asks for; nil = there is none of the type.
 func (r *Registry) find(ctx context.Context, asked *wire.ServerTool) (*wish, error) {
+	// Everything but code and servers with labels is a kind of web search.
 	name, kind := "browser", tools.Browser
 	switch {
 	case asked.Type == "mcp":

@@ -68,8 +68,8 @@ const patience = 2 * time.Second
 // New begins to use the servers. Those that cannot be used are no error: Status says why. An error
 // is one of the settings: an address that is none, a name that two have.
 func New(cfg Config) (*Registry, error) {
-	r := &Registry{cfg: cfg, client: outbound.Client(outbound.Options{Version: cfg.Version, Allow: cfg.Allow, Time: -1, Bytes: -1, Redirects: -1})}
-	r.life, r.end = context.WithCancel(context.Background())
+	registry := &Registry{cfg: cfg, client: outbound.Client(outbound.Options{Version: cfg.Version, Allow: cfg.Allow, Time: -1, Bytes: -1, Redirects: -1})}
+	registry.life, registry.end = context.WithCancel(context.Background())
 	if err := checkAllow(cfg.Allow); err != nil {
 		return nil, err
 	}
@@ -77,22 +77,23 @@ func New(cfg Config) (*Registry, error) {
 		return nil, fmt.Errorf("--tool-server %w", err)
 	}
 	for _, spec := range cfg.Servers {
-		if err := r.add(spec); err != nil {
-			r.Close()
+		if err := registry.add(spec); err != nil {
+			registry.Close()
 			return nil, fmt.Errorf("--tool-server %w", err)
 		}
 	}
-	if err := r.names(); err != nil {
-		r.Close()
+	if err := registry.names(); err != nil {
+		registry.Close()
 		return nil, err
 	}
-	return r, nil
+	return registry, nil
 }
 
 // checkServers refuses what is no address, and names that are given twice.
 func checkServers(specs []string) error {
 	names := map[string]bool{}
 	for _, spec := range specs {
+		// demo stands for two servers, which have names of their own.
 		given := []string{"browser", "python"}
 		if spec != demo {
 			name, address := split(spec)

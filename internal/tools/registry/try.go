@@ -49,6 +49,7 @@ func (e *entry) try(ctx context.Context) (detail, problem string) {
 	if e.server == nil {
 		return "", e.problem
 	}
+	// A server that was never reached is tried now, whatever its pause.
 	if server, ok := e.server.(*mcp.Server); ok {
 		server.Attempted(ctx)
 	}

@@ -86,6 +86,7 @@ func (s *sender) try(path string, body []byte) (rejected int, err error) {
 	if res.StatusCode/100 != 2 {
 		return 0, fmt.Errorf("%s: %s", path, res.Status)
 	}
+	// A collector may take a part of the spans, and says so in a reply of success.
 	return partly(reply), nil
 }
 

@@ -66,6 +66,7 @@ func (r *Request) readMessage(in *wire.Reader) {
 		}
 		return true
 	})
+	// Members come in any order, so what belongs together is judged behind the last one.
 	switch {
 	case in.Failed():
 	case role == "":
@@ -92,6 +93,7 @@ func (r *Request) readBlocks(in *wire.Reader, role string) (blocks []block) {
 	}
 	in.Array(limits.ContentParts, "blocks", func(int) {
 		kind := in.Member("type")
+		// Which blocks may be where depends on who speaks.
 		if needed, known := members[kind]; !known || (needed != "" && needed != role) {
 			misplaced(in, kind, role, known)
 			return
@@ -122,26 +124,27 @@ func misplaced(in *wire.Reader, kind, role string, known bool) {
 }
 
 // readBlock reads one block.
-func readBlock(in *wire.Reader) (b block) {
-	b.kind = in.Member("type")
+func readBlock(in *wire.Reader) (read block) {
+	read.kind = in.Member("type")
 	in.Object(func(key string) bool {
 		switch key {
 		case "type":
 			in.Text()
 		case "text":
-			b.text = in.Text()
+			read.text = in.Text()
 		case "thinking":
-			b.thinking = in.Text()
+			read.thinking = in.Text()
 		case "id", "tool_use_id":
-			b.id = in.Text()
+			read.id = in.Text()
 		case "name":
-			b.name = in.Text()
+			read.name = in.Text()
 		case "input":
-			b.input = in.Raw()
+			read.input = in.Raw()
 		case "content":
-			b.result = readResult(in)
+			read.result = readResult(in)
 		case "source":
-			b.source(in)
+			read.source(in)
+		// What only Anthropic's models and servers have a use for.
 		case "title", "context", "signature", "data", "is_error", "cache_control", "citations", "caller":
 			in.Skip()
 		default:
@@ -149,7 +152,7 @@ func readBlock(in *wire.Reader) (b block) {
 		}
 		return true
 	})
-	return b
+	return read
 }
 
 // source reads where an image or a document is from: of the latter only text can be read.
@@ -192,6 +195,7 @@ func readResult(in *wire.Reader) wire.Content {
 		switch kind := in.Member("type"); kind {
 		case "text", "image", "document", "search_result":
 			b := readBlock(in)
+			// Blocks of a tool's result are one text each here.
 			if b.image != "" {
 				b.text = b.image
 			}
@@ -221,6 +225,7 @@ func (b *block) check(in *wire.Reader) {
 func (r *Request) said(path Place, blocks []block) {
 	message := wire.Message{Role: "assistant"}
 	empty := true
+	// A message of the chat ends where another begins: models may think again behind text or calls.
 	next := func() {
 		if !empty {
 			r.add(path, message)
@@ -228,20 +233,20 @@ func (r *Request) said(path Place, blocks []block) {
 		message, empty = wire.Message{Role: "assistant"}, true
 	}
 	for i := range blocks {
-		b := &blocks[i]
-		switch b.kind {
+		block := &blocks[i]
+		switch block.kind {
 		case "thinking":
 			if message.Content != nil || message.ToolCalls != nil {
 				next()
 			}
-			message.Reasoning += b.thinking
+			message.Reasoning += block.thinking
 		case "text":
 			if message.ToolCalls != nil {
 				next()
 			}
-			message.Content = append(message.Content, b.text)
+			message.Content = append(message.Content, block.text)
 		case "tool_use":
-			message.ToolCalls = append(message.ToolCalls, wire.ToolCall{ID: b.id, Name: b.name, Arguments: arguments(b.input)})
+			message.ToolCalls = append(message.ToolCalls, wire.ToolCall{ID: block.id, Name: block.name, Arguments: arguments(block.input)})
 		default:
 			continue
 		}
@@ -270,17 +275,17 @@ func arguments(input json.RawMessage) string {
 func (r *Request) asked(path Place, role string, blocks []block) {
 	message := wire.Message{Role: role}
 	for i := range blocks {
-		b := &blocks[i]
+		block := &blocks[i]
 		switch {
-		case b.kind == "tool_result":
-			if b.result == nil {
-				b.result = wire.Content{""}
+		case block.kind == "tool_result":
+			if block.result == nil {
+				block.result = wire.Content{""}
 			}
-			r.add(fmt.Sprintf("%s.content[%d]", path, i), wire.Message{Role: "tool", ToolCallID: b.id, Content: b.result})
-		case b.kind == "search_result":
-			message.Content = append(message.Content, strings.Join(b.result, "\n"))
+			r.add(fmt.Sprintf("%s.content[%d]", path, i), wire.Message{Role: "tool", ToolCallID: block.id, Content: block.result})
+		case block.kind == "search_result":
+			message.Content = append(message.Content, strings.Join(block.result, "\n"))
 		default:
-			message.Content = append(message.Content, b.text)
+			message.Content = append(message.Content, block.text)
 		}
 	}
 	if message.Content != nil {

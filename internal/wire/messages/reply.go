@@ -57,16 +57,16 @@ func (r *Reply) Start(dst []byte, kind Kind, id, name string) []byte {
 
 // start appends the event that opens the latest block.
 func (r *Reply) start(dst []byte) []byte {
-	b := &r.blocks[len(r.blocks)-1]
+	opened := &r.blocks[len(r.blocks)-1]
 	dst = append(r.indexed(dst, "content_block_start"), `,"content_block":`...)
-	switch b.kind {
+	switch opened.kind {
 	case Text:
 		dst = append(dst, `{"type":"text","text":""}`...)
 	case Thinking:
 		dst = append(dst, `{"type":"thinking","thinking":"","signature":""}`...)
 	case ToolUse:
-		dst = wire.AppendString(append(dst, `{"type":"tool_use","id":`...), b.id)
-		dst = append(wire.AppendString(append(dst, `,"name":`...), b.name), `,"input":{}}`...)
+		dst = wire.AppendString(append(dst, `{"type":"tool_use","id":`...), opened.id)
+		dst = append(wire.AppendString(append(dst, `,"name":`...), opened.name), `,"input":{}}`...)
 	}
 	return append(dst, "}\n\n"...)
 }
@@ -157,6 +157,7 @@ func (b *replyBlock) append(dst []byte) []byte {
 	dst = wire.AppendString(append(dst, `{"type":"tool_use","id":`...), b.id)
 	dst = append(wire.AppendString(append(dst, `,"name":`...), b.name), `,"input":`...)
 	var object map[string]json.RawMessage
+	// Input must be an object: text that is none is kept within one.
 	switch {
 	case text == "":
 		dst = append(dst, "{}"...)
@@ -196,14 +197,14 @@ var coded = map[string]string{wire.CodeInvalidKey: "authentication_error", wire.
 	wire.CodeTooLarge: "request_too_large", CodeThread: "not_found_error"}
 
 // AppendError appends the body of a request that failed.
-func AppendError(dst []byte, e *wire.Error, requestID string) []byte {
-	kind := coded[e.Code]
+func AppendError(dst []byte, fault *wire.Error, requestID string) []byte {
+	kind := coded[fault.Code]
 	if kind == "" {
-		kind = kinds[e.Type]
+		kind = kinds[fault.Type]
 	}
 	dst = wire.AppendString(append(dst, `{"type":"error","error":{"type":`...), kind)
-	dst = wire.AppendString(append(dst, `,"message":`...), e.Error())
-	if e.Code == CodeThread {
+	dst = wire.AppendString(append(dst, `,"message":`...), fault.Error())
+	if fault.Code == CodeThread {
 		dst = append(dst, `,"details":{"error_code":"`+CodeThread+`"}`...)
 	}
 	return append(wire.AppendString(append(dst, `},"request_id":`...), requestID), '}')

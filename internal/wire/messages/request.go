@@ -48,6 +48,7 @@ func Decode(body []byte, lim *limits.Set) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
+	// system may stand anywhere in the body; in a chat it is the first message.
 	if len(system.Content) > 0 {
 		request.Chat.Messages = slices.Insert(request.Chat.Messages, 0, system)
 		request.From = slices.Insert(request.From, 0, "system")
@@ -80,6 +81,7 @@ var same = map[string]string{"temperature": "temperature", "top_p": "top_p", "to
 var passedOver = []string{"service_tier", "cache_control", "betas", "inference_geo", "speed", "anthropic_beta"}
 
 func (r *Request) field(in *wire.Reader, key string) bool {
+	// Members that chats have too are read as there.
 	if name, ok := same[key]; ok {
 		return r.Chat.Sampling.Field(in, name)
 	}
@@ -172,6 +174,7 @@ func (r *Request) readFormat(in *wire.Reader) {
 		}
 		return true
 	})
+	// Errors of reading come first: what was read of a broken object says nothing.
 	switch {
 	case in.Failed():
 	case kind != "json_schema":
@@ -202,6 +205,7 @@ func (r *Request) readTools(in *wire.Reader) {
 		if !in.Failed() && tool.Parameters == nil {
 			in.Missing("input_schema")
 		}
+		// Templates show a tool in Chat's form.
 		tool.Raw = tool.Nested()
 		r.Chat.Tools, r.toolPlace = append(r.Chat.Tools, tool), append(r.toolPlace, in.Path())
 	})
@@ -247,6 +251,7 @@ func (r *Request) readChoice(in *wire.Reader) {
 		return true
 	})
 	mode, known := modes[kind]
+	// Only a choice of one tool has a name; one that was given with another choice is dropped.
 	switch {
 	case in.Failed():
 	case !known:

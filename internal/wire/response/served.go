@@ -142,6 +142,7 @@ func (a *Action) append(dst []byte) []byte {
 	}
 	dst = wire.AppendString(append(dst, `{"type":"search","query":`...), a.Query)
 	dst = append(dst, `,"queries":[`...)
+	// Some clients read query, others queries: one search is told to both.
 	if a.Query != "" {
 		dst = wire.AppendString(dst, a.Query)
 	}
@@ -255,6 +256,7 @@ func (it *Item) servedField(in *wire.Reader, key string) bool {
 		it.readProblem(in)
 	case "tools":
 		served.Tools = readListed(in)
+	// Members that other servers write and that say nothing here.
 	case "request_id", "created_by", "caller", "agent":
 		in.Skip()
 	default:
@@ -378,6 +380,8 @@ func readListed(in *wire.Reader) []Listed {
 			case key == "description":
 				tool.Description = in.Text()
 			case key == "input_schema" && object:
+				// What is null, or is not known, is passed over: a client may send back more than
+				// it was given.
 				tool.Schema = compact(in.Raw())
 			case key == "annotations" && object:
 				tool.Annotations = compact(in.Raw())
@@ -404,16 +408,16 @@ func (it *Item) checkServed(in *wire.Reader) {
 
 // saysServed is Says of such items: their ids say enough, where they were kept.
 func (it *Item) saysServed(sent *Item) bool {
-	a, b := it.Served, sent.Served
+	own, theirs := it.Served, sent.Served
 	switch {
-	case it.Type != sent.Type || a == nil || b == nil:
+	case it.Type != sent.Type || own == nil || theirs == nil:
 		return false
 	case sent.ID != "":
 		return it.ID == sent.ID
 	case it.Type == ItemWebSearch:
-		return a.Action.Type == b.Action.Type && a.Action.Query == b.Action.Query && a.Action.URL == b.Action.URL && a.Action.Pattern == b.Action.Pattern
+		return own.Action.Type == theirs.Action.Type && own.Action.Query == theirs.Action.Query && own.Action.URL == theirs.Action.URL && own.Action.Pattern == theirs.Action.Pattern
 	}
-	return it.Arguments == sent.Arguments && it.Name == sent.Name && a.Label == b.Label
+	return it.Arguments == sent.Arguments && it.Name == sent.Name && own.Label == theirs.Label
 }
 
 // clearServed returns the item as it is before anything is known of its call.

@@ -86,6 +86,7 @@ func showChoice(raw json.RawMessage) json.RawMessage {
 	if kind := in.Member("type"); wire.IsServerTool(kind) {
 		return showChosen(in, kind)
 	}
+	// Members are written in the order in which they came.
 	dst := []byte(`{"type":"allowed_tools"`)
 	in.Members(func(key string) {
 		switch key {

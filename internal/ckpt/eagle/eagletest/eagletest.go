@@ -125,6 +125,7 @@ func (c *Case) read(t testing.TB) {
 		Layer json.RawMessage `json:"transformer_layer_config"`
 		Eagle json.RawMessage `json:"eagle_config"`
 	}
+	// Files of either family have some of these parts, and later ones say more.
 	texts := []json.RawMessage{c.Config}
 	for _, into := range []any{&parts, &c.flags, &c.layer} {
 		if err := json.Unmarshal(c.Config, into); err != nil {
@@ -183,26 +184,26 @@ func values(name string, shape []int, mean, width float64) Tensor {
 
 // Tensors returns those of the head, for a target of that hidden size.
 func (c *Case) Tensors(wide int) Tensors {
-	f, l, hidden := Tensors{}, &c.layer, c.layer.Hidden
+	made, layer, hidden := Tensors{}, &c.layer, c.layer.Hidden
 	outer := ""
 	if strings.HasPrefix(c.Prefix, "model.") {
 		outer = "model."
 	}
 	matrix := func(prefix, name string, out, in int, times float64) {
-		f[prefix+name+".weight"] = values(name, []int{out, in}, 0, times*1.7/math.Sqrt(float64(in)))
+		made[prefix+name+".weight"] = values(name, []int{out, in}, 0, times*1.7/math.Sqrt(float64(in)))
 	}
-	norm := func(prefix, name string, n int) { f[prefix+name+".weight"] = values(name, []int{n}, 1, 0.3) }
+	norm := func(prefix, name string, n int) { made[prefix+name+".weight"] = values(name, []int{n}, 1, 0.3) }
 	for _, name := range []string{"input_layernorm", "hidden_norm", "post_attention_layernorm"} {
 		norm(c.Prefix, name, hidden)
 	}
 	norm(outer, "norm", hidden)
-	matrix(c.Prefix, "self_attn.q_proj", l.Heads*l.Dim, 2*hidden, 1)
-	matrix(c.Prefix, "self_attn.k_proj", l.KV*l.Dim, 2*hidden, 1)
-	matrix(c.Prefix, "self_attn.v_proj", l.KV*l.Dim, 2*hidden, 1)
-	matrix(c.Prefix, "self_attn.o_proj", hidden, l.Heads*l.Dim, 1)
-	matrix(c.Prefix, "mlp.gate_proj", l.Inner, hidden, 1)
-	matrix(c.Prefix, "mlp.up_proj", l.Inner, hidden, 1)
-	matrix(c.Prefix, "mlp.down_proj", hidden, l.Inner, 1)
+	matrix(c.Prefix, "self_attn.q_proj", layer.Heads*layer.Dim, 2*hidden, 1)
+	matrix(c.Prefix, "self_attn.k_proj", layer.KV*layer.Dim, 2*hidden, 1)
+	matrix(c.Prefix, "self_attn.v_proj", layer.KV*layer.Dim, 2*hidden, 1)
+	matrix(c.Prefix, "self_attn.o_proj", hidden, layer.Heads*layer.Dim, 1)
+	matrix(c.Prefix, "mlp.gate_proj", layer.Inner, hidden, 1)
+	matrix(c.Prefix, "mlp.up_proj", layer.Inner, hidden, 1)
+	matrix(c.Prefix, "mlp.down_proj", hidden, layer.Inner, 1)
 	parts := len(c.flags.Layers)
 	if parts > 0 {
 		matrix(outer, "fc", hidden, parts*wide, 1)
@@ -216,20 +217,20 @@ func (c *Case) Tensors(wide int) Tensors {
 		}
 	}
 	if c.Embed {
-		f[outer+"embed_tokens.weight"] = values("embed_tokens", []int{l.Vocab, hidden}, 0, 0.5)
+		made[outer+"embed_tokens.weight"] = values("embed_tokens", []int{layer.Vocab, hidden}, 0, 0.5)
 	}
 	if c.Head {
 		matrix("", "lm_head", c.Out(), hidden, 3)
 	}
 	if c.IDs { // of the target every third, from 1 on
-		offsets, there := Tensor{Type: "I64", Shape: []int{c.Out()}}, Tensor{Type: "BOOL", Shape: []int{l.Vocab}, Data: make([]byte, l.Vocab)}
+		offsets, there := Tensor{Type: "I64", Shape: []int{c.Out()}}, Tensor{Type: "BOOL", Shape: []int{layer.Vocab}, Data: make([]byte, layer.Vocab)}
 		for id := range c.Out() {
 			offsets.Data = binary.LittleEndian.AppendUint64(offsets.Data, uint64(2*id+1))
 			there.Data[3*id+1] = 1
 		}
-		f["d2t"], f["t2d"] = offsets, there
+		made["d2t"], made["t2d"] = offsets, there
 	}
-	return f
+	return made
 }
 
 // Write writes a head into a directory.
@@ -245,6 +246,7 @@ func Write(t testing.TB, dir string, config []byte, tensors Tensors) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The format: length of the header, header, data.
 	whole := append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data...)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)

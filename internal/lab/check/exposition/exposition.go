@@ -149,6 +149,17 @@ func (m *Metrics) Series(name string) (all []map[string]string) {
 	return all
 }
 
+// By adds the series of a name up by a label.
+func (m *Metrics) By(name, label string) map[string]float64 {
+	sums := map[string]float64{}
+	if m != nil {
+		for _, i := range m.byName[name] {
+			sums[m.samples[i].labels[label]] += m.samples[i].value
+		}
+	}
+	return sums
+}
+
 // Has reports whether a name begins so.
 func (m *Metrics) Has(prefix string) bool {
 	if m == nil {

@@ -119,6 +119,7 @@ func WithoutLinks(text string) string {
 		}
 		link, rest, _ := strings.Cut(behind, "】")
 		id, words, isLink := strings.Cut(link, "†")
+		// A bracket without a dagger is text of the page.
 		if !isLink {
 			out.WriteString("【")
 			text = behind

@@ -61,8 +61,8 @@ func cut(word []rune, room int) int {
 func expandTabs(line string) []rune {
 	out := make([]rune, 0, len(line))
 	column := 0
-	for _, r := range line {
-		switch r {
+	for _, char := range line {
+		switch char {
 		case '\t':
 			for more := true; more; more = column%8 != 0 {
 				out = append(out, ' ')
@@ -72,7 +72,7 @@ func expandTabs(line string) []rune {
 		case '\r':
 			column = -1
 		}
-		out = append(out, r)
+		out = append(out, char)
 		column++
 	}
 	return out
@@ -98,6 +98,7 @@ func chunkEnd(line []rune, at int) int {
 		}
 		return end
 	}
+	// Only between two words are hyphens a dash.
 	if at > 0 && isWordOrMark(line[at-1]) {
 		if end := dashEnd(line, at); end > 0 {
 			return end
@@ -155,8 +156,8 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || (r >= 0x1c && r <= 0x1f
 func collapse(text string) string {
 	var out strings.Builder
 	space := false
-	for _, r := range text {
-		if isSpace(r) {
+	for _, char := range text {
+		if isSpace(char) {
 			space = true
 			continue
 		}
@@ -164,7 +165,7 @@ func collapse(text string) string {
 			out.WriteByte(' ')
 			space = false
 		}
-		out.WriteRune(r)
+		out.WriteRune(char)
 	}
 	if space {
 		out.WriteByte(' ')

@@ -81,10 +81,11 @@ type list struct {
 
 // begin writes what an element begins with.
 func (w *writer) begin(name string, attributes []html.Attribute) {
-	f := forms[name]
-	w.owe(f.before)
-	if f != code || w.pre == 0 {
-		w.put(f.begin)
+	form := forms[name]
+	w.owe(form.before)
+	// Within preformatted text code has no marks of its own.
+	if form != code || w.pre == 0 {
+		w.put(form.begin)
 	}
 	switch name {
 	case "br":
@@ -101,16 +102,16 @@ func (w *writer) begin(name string, attributes []html.Attribute) {
 		w.pre++
 		w.inPre = false
 	}
-	if f == struck {
+	if form == struck {
 		w.strike = strikes
 	}
 }
 
 // end writes what an element ends with.
 func (w *writer) end(name string) {
-	f := forms[name]
-	if f != code || w.pre == 0 {
-		w.put(f.end)
+	form := forms[name]
+	if form != code || w.pre == 0 {
+		w.put(form.end)
 	}
 	switch name {
 	case "blockquote":
@@ -122,7 +123,7 @@ func (w *writer) end(name string) {
 	case "pre":
 		w.pre--
 	}
-	w.owe(f.behind)
+	w.owe(form.behind)
 }
 
 // text writes text that stands between two tags.
@@ -131,6 +132,7 @@ func (w *writer) text(text string) {
 		w.preformatted(text)
 		return
 	}
+	// What follows struck text is parted from it, but for punctuation.
 	first, _ := utf8.DecodeRuneInString(text)
 	switch {
 	case w.strike == strikes:

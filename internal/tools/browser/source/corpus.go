@@ -122,6 +122,7 @@ func (f *Folder) Fetch(ctx context.Context, address string) (Document, error) {
 	if doc == nil {
 		return Document{}, errors.New("it is not in the corpus: this browser has no network, only the documents of a folder; search finds those that are there")
 	}
+	// A root, so that no link in the corpus leads out of it.
 	root, err := os.OpenRoot(f.dir)
 	if err != nil {
 		return Document{}, errFolder

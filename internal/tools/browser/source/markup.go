@@ -42,24 +42,24 @@ type reader struct {
 
 // readHTML reads a page.
 func readHTML(content string) reading {
-	r := &reader{}
+	page := &reader{}
 	tokens := html.NewTokenizer(strings.NewReader(content))
 	for {
 		switch tokens.Next() {
 		case html.ErrorToken: // the end
-			r.title = clip(line(first(r.head.String(), r.heading.String())), titleRunes)
-			r.text = r.out.String()
-			return r.reading
+			page.title = clip(line(first(page.head.String(), page.heading.String())), titleRunes)
+			page.text = page.out.String()
+			return page.reading
 		case html.TextToken:
-			r.words(tokens.Text())
+			page.words(tokens.Text())
 		case html.StartTagToken:
-			r.open(tokens)
+			page.open(tokens)
 		case html.SelfClosingTagToken:
 			name, more := tokens.TagName()
-			r.link(tokens, atom.Lookup(name), more)
+			page.link(tokens, atom.Lookup(name), more)
 		case html.EndTagToken:
 			name, _ := tokens.TagName()
-			r.close(atom.Lookup(name))
+			page.close(atom.Lookup(name))
 		}
 	}
 }
@@ -146,6 +146,7 @@ func (r *reader) link(tokens *html.Tokenizer, name atom.Atom, more bool) {
 			href = string(value)
 		}
 	}
+	// rel has several words; which of them says canonical makes no difference.
 	for _, one := range strings.Fields(rel) {
 		if strings.EqualFold(one, "canonical") {
 			r.address = stated(href)
@@ -166,17 +167,18 @@ func stated(address string) string {
 // readText reads text or Markdown. Its first lines may say "URL: …" and "Title: …"; they are no
 // part of the text. Without a title it is the first heading of Markdown, if one comes first.
 func readText(content string) reading {
-	var r reading
+	var out reading
 	rest := content
-	for r.address == "" || r.title == "" {
+	for out.address == "" || out.title == "" {
+		// The head ends with the first line that is no part of it, or repeats one.
 		head, below, _ := strings.Cut(rest, "\n")
 		name, value, found := strings.Cut(head, ":")
 		value = strings.TrimSpace(value)
 		switch {
-		case found && strings.EqualFold(name, "URL") && r.address == "" && stated(value) != "":
-			r.address = stated(value)
-		case found && strings.EqualFold(name, "Title") && r.title == "" && value != "":
-			r.title = clip(line(value), titleRunes)
+		case found && strings.EqualFold(name, "URL") && out.address == "" && stated(value) != "":
+			out.address = stated(value)
+		case found && strings.EqualFold(name, "Title") && out.title == "" && value != "":
+			out.title = clip(line(value), titleRunes)
 		default:
 			found = false
 		}
@@ -188,9 +190,9 @@ func readText(content string) reading {
 	if len(rest) < len(content) {
 		rest = strings.TrimLeft(rest, "\r\n")
 	}
-	r.text = rest
-	if head, _, _ := strings.Cut(strings.TrimSpace(rest), "\n"); r.title == "" && strings.HasPrefix(head, "#") {
-		r.title = clip(line(strings.Trim(head, "# \t\r")), titleRunes)
+	out.text = rest
+	if head, _, _ := strings.Cut(strings.TrimSpace(rest), "\n"); out.title == "" && strings.HasPrefix(head, "#") {
+		out.title = clip(line(strings.Trim(head, "# \t\r")), titleRunes)
 	}
-	return r
+	return out
 }

@@ -30,16 +30,16 @@ func passage(text string, query []word, weights []float64) string {
 			continue
 		}
 		var bits uint64
-		for k, runes := i, 0; k < len(all); k++ {
-			if runes += utf8.RuneCountInString(all[k]) + 1; k > i && runes > passageRunes {
+		for next, runes := i, 0; next < len(all); next++ {
+			if runes += utf8.RuneCountInString(all[next]) + 1; next > i && runes > passageRunes {
 				break
 			}
-			bits |= found[k]
+			bits |= found[next]
 			if score := weigh(bits, weights); score > best {
-				best, from, to = score, i, k+1
+				best, from, to = score, i, next+1
 			}
-			if k == to && from == i && runes < passageRunes/2 { // a short one goes on a little
-				to = k + 1
+			if next == to && from == i && runes < passageRunes/2 { // a short one goes on a little
+				to = next + 1
 			}
 		}
 	}
@@ -67,16 +67,18 @@ func sentences(text string) (all []string) {
 		}
 	}
 	from, before := 0, ' '
-	for at, r := range text {
+	for at, char := range text {
+		// White space has to follow Latin punctuation, so that 3.5 is not cut. Chinese and Japanese
+		// put none.
 		switch {
-		case r == '\n', unicode.IsSpace(r) && strings.ContainsRune(".!?", before):
+		case char == '\n', unicode.IsSpace(char) && strings.ContainsRune(".!?", before):
 			add(text[from:at])
 			from = at
 		case strings.ContainsRune("。！？", before):
 			add(text[from:at])
 			from = at
 		}
-		before = r
+		before = char
 	}
 	add(text[from:])
 	return all

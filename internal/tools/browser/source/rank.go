@@ -27,6 +27,7 @@ func count(title, text string) counts {
 			all = append(all, w)
 		}
 	})
+	// Sorted words are counted first, so that both lists are allocated once and exactly.
 	eachWord(text, func(w word) { all = append(all, w) })
 	slices.Sort(all)
 	out := counts{total: len(all)}

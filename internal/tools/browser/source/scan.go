@@ -226,6 +226,7 @@ func readAll(root *os.Root, bounds bounds, before *index, files []found) []*docu
 // take returns the document of a file.
 func take(root *os.Root, bounds bounds, before *index, file found) *document {
 	known := before.seen[file.path]
+	// Size and time tell whether a file changed: only what did is read again.
 	if known != nil && known.size == file.info.Size() && known.written.Equal(file.info.ModTime()) {
 		return known
 	}
@@ -242,6 +243,7 @@ func take(root *os.Root, bounds bounds, before *index, file found) *document {
 		doc.why = whyBinary
 		return doc
 	}
+	// A name without an ending says nothing of what is in it: the content decides.
 	if doc.kind == plain && path.Ext(doc.path) == "" {
 		if doc.kind, _ = kindOf("", content); doc.kind == unreadable {
 			doc.why = whyBinary

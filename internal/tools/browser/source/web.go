@@ -80,6 +80,7 @@ func (w *Web) Search(ctx context.Context, query string, n int) ([]Hit, error) {
 	if err != nil {
 		return nil, errors.New("the search endpoint has no valid address")
 	}
+	// Name and password of the address go into a header, and so into no log of addresses.
 	if req.URL.User = nil; w.user != nil {
 		password, _ := w.user.Password()
 		req.SetBasicAuth(w.user.Username(), password)

@@ -30,6 +30,8 @@ func eachWord(text string, take func(word)) {
 		end, dense := at+size, spaceless(r)
 		for end < len(text) {
 			r, size := utf8.DecodeRuneInString(text[end:])
+			// A run ends where words and spaceless scripts meet; marks belong to what is before
+			// them.
 			if !inWord(r) || (spaceless(r) != dense && !unicode.IsMark(r)) {
 				break
 			}

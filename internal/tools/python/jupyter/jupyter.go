@@ -214,6 +214,7 @@ func (m *message) show(printed, complaints io.Writer) bool {
 		for _, line := range content.Traceback {
 			_, _ = io.WriteString(complaints, escapes.ReplaceAllString(line, "")+"\n")
 		}
+	// Idle is the last message that belongs to a request.
 	case "status":
 		return content.State == "idle"
 	}

@@ -61,6 +61,7 @@ func (s *socket) shake(kind string) error {
 	if _, err := io.ReadFull(s.in, theirs); err != nil {
 		return err
 	}
+	// ZMTP 3.0: the signature, its version from byte 10 on, and no security.
 	if theirs[0] != 0xff || theirs[9] != 0x7f || theirs[10] < 3 || !bytes.HasPrefix(theirs[12:], []byte("NULL\x00")) {
 		return fmt.Errorf("greeting %x", theirs[:32])
 	}

@@ -34,18 +34,18 @@ const portion = 64 << 10
 // process is ended then. Time of processors is bounded by the deadline of ctx too: as many seconds
 // as are left when it begins.
 func (p *Process) Exchange(ctx context.Context, request []byte, output, complaints io.Writer, take func([]byte) (bool, error)) error {
-	e := &exchange{process: p, request: request, output: output, complaints: complaints, take: take, buffer: make([]byte, portion)}
+	running := &exchange{process: p, request: request, output: output, complaints: complaints, take: take, buffer: make([]byte, portion)}
 	if deadline, ok := ctx.Deadline(); ok {
-		e.processor = p.processorTime() + time.Until(deadline)
+		running.processor = p.processorTime() + time.Until(deadline)
 	}
 	_ = p.command.Process.Signal(syscall.SIGCONT)
-	err := e.run(ctx)
+	err := running.run(ctx)
 	if err != nil {
 		p.Kill()
 	} else {
 		_ = p.command.Process.Signal(syscall.SIGSTOP)
 	}
-	e.drain()
+	running.drain()
 	return err
 }
 
@@ -61,7 +61,7 @@ type exchange struct {
 
 // run goes on until the reply is complete.
 func (e *exchange) run(ctx context.Context) error {
-	p := e.process
+	process := e.process
 	next := time.Now().Add(tick)
 	for !e.done {
 		if err := ctx.Err(); err != nil {
@@ -73,9 +73,9 @@ func (e *exchange) run(ctx context.Context) error {
 			}
 			next = time.Now().Add(max(tick, 10*time.Since(began))) // many files take a while
 		}
-		ends := []unix.PollFd{{Fd: int32(p.reply), Events: unix.POLLIN}, {Fd: int32(p.output), Events: unix.POLLIN}, {Fd: int32(p.errors), Events: unix.POLLIN}, {Fd: -1}}
+		ends := []unix.PollFd{{Fd: int32(process.reply), Events: unix.POLLIN}, {Fd: int32(process.output), Events: unix.POLLIN}, {Fd: int32(process.errors), Events: unix.POLLIN}, {Fd: -1}}
 		if len(e.request) > 0 {
-			ends[3] = unix.PollFd{Fd: int32(p.request), Events: unix.POLLOUT}
+			ends[3] = unix.PollFd{Fd: int32(process.request), Events: unix.POLLOUT}
 		}
 		if _, err := unix.Poll(ends, int(tick/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
 			return os.NewSyscallError("poll", err)
@@ -90,9 +90,9 @@ func (e *exchange) run(ctx context.Context) error {
 // move reads and writes what poll said can be. Output comes first: what was printed before a reply
 // is there before it.
 func (e *exchange) move(ends []unix.PollFd) error {
-	p := e.process
+	process := e.process
 	closed := 0
-	for i, fd := range []int{p.output, p.errors} {
+	for i, fd := range []int{process.output, process.errors} {
 		if ends[i+1].Revents != 0 {
 			if n := e.read(fd, e.sink(i)); n == 0 {
 				closed++
@@ -100,7 +100,7 @@ func (e *exchange) move(ends []unix.PollFd) error {
 		}
 	}
 	if ends[3].Revents != 0 {
-		n, err := unix.Write(p.request, e.request)
+		n, err := unix.Write(process.request, e.request)
 		if n > 0 {
 			e.request = e.request[n:]
 		}
@@ -114,7 +114,7 @@ func (e *exchange) move(ends []unix.PollFd) error {
 		}
 		return nil
 	}
-	n, err := unix.Read(p.reply, e.buffer)
+	n, err := unix.Read(process.reply, e.buffer)
 	switch {
 	case n > 0:
 		e.done, err = e.take(e.buffer[:n])

@@ -122,6 +122,7 @@ func (f *folder) size(pid int) int64 {
 	if files > mostFiles {
 		return total
 	}
+	// Files that were deleted while open take space that no folder shows.
 	fds := "/proc/" + strconv.Itoa(pid) + "/fd"
 	entries, _ := os.ReadDir(fds)
 	for _, entry := range entries {
@@ -202,6 +203,7 @@ func (h *heir) file(name string) error {
 	if info.Size() > h.room {
 		return fmt.Errorf("%s: no room for %d bytes", name, info.Size())
 	}
+	// The program may have put anything there: no link is followed, and no pipe waited for.
 	source, err := h.from.files.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err

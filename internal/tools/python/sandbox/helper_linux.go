@@ -140,6 +140,7 @@ func (o *order) rules() (*ruleset, error) {
 	if err != nil {
 		return nil, err
 	}
+	// With namespaces of its own the folder is mounted under fixed names.
 	own := []string{o.Folder + "/data", o.Folder + "/tmp"}
 	if o.Spaces {
 		own = []string{dataFolder, temporaryFolder}

@@ -88,6 +88,7 @@ func (r *root) show(path string, links int) error {
 		if err != nil {
 			return err
 		}
+		// What a link leads to is shown as well, with the rest of the path behind it.
 		if info.Mode()&fs.ModeSymlink != 0 {
 			return r.link(at, names[i+1:], links)
 		}

@@ -77,6 +77,7 @@ var (
 // An EndedError says that the process ended by itself.
 type EndedError struct{ State string }
 
+// Error implements error.
 func (e *EndedError) Error() string { return fmt.Sprintf("the interpreter ended: %s", e.State) }
 
 // Where programs find their own files.

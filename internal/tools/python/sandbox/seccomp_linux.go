@@ -119,6 +119,8 @@ const (
 // the modes of files is left to them.
 func filter(pid int, mounts bool) []unix.SockFilter {
 	program := []unix.SockFilter{
+		// Numbers of calls differ between architectures: one that is not this machine's ends the
+		// process.
 		statement(load, atArch), branch(equal, arch, 1, 0), statement(give, unix.SECCOMP_RET_KILL_PROCESS),
 		statement(load, atNumber),
 	}

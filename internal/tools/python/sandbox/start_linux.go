@@ -57,20 +57,21 @@ func Start(ctx context.Context, config *Config) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{folder: folder, disk: config.Disk, user: told.User, ended: make(chan struct{}), request: -1, reply: -1, output: -1, errors: -1}
-	if err := p.start(ctx, told, config.Layers.Spaces); err != nil {
-		p.Close()
+	started := &Process{folder: folder, disk: config.Disk, user: told.User, ended: make(chan struct{}), request: -1, reply: -1, output: -1, errors: -1}
+	if err := started.start(ctx, told, config.Layers.Spaces); err != nil {
+		started.Close()
 		return nil, err
 	}
-	name := filepath.Join("/proc", strconv.Itoa(p.command.Process.Pid), "root", "mnt")
+	// Seen from outside: through the process's own root, or where the folder lies.
+	name := filepath.Join("/proc", strconv.Itoa(started.command.Process.Pid), "root", "mnt")
 	if folder != nil {
 		name = folder.name
 	}
-	if p.files, err = os.OpenRoot(name); err != nil {
-		p.Close()
+	if started.files, err = os.OpenRoot(name); err != nil {
+		started.Close()
 		return nil, fmt.Errorf("the program's files: %w", err)
 	}
-	return p, nil
+	return started, nil
 }
 
 // prepare returns what the helper is told, and the folder that it needs.
@@ -201,6 +202,7 @@ func (p *Process) began(ctx context.Context, trouble *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = trouble.SetReadDeadline(time.Now()) })
 	defer stop()
 	said, err := io.ReadAll(io.LimitReader(trouble, 4096))
+	// The pipe closes when the interpreter is executed: nothing in it means that all went well.
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -311,6 +313,7 @@ func tasks(user int) (count uint64) {
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, name := range processes {
 		text, err := os.ReadFile(name + "/status")
+		// A process may have ended since it was listed.
 		if err != nil {
 			continue
 		}

@@ -126,6 +126,7 @@ type stream struct {
 	kind byte
 }
 
+// Write sends data in frames of the stream's kind.
 func (s stream) Write(data []byte) (int, error) {
 	for rest := data; len(rest) > 0; {
 		part := rest[:min(len(rest), mostFrame)]
@@ -145,7 +146,7 @@ type requests struct {
 
 // newRequests begins to read those of the server. The process ends with them.
 func newRequests(out *frames) *requests {
-	r := &requests{out: out, next: make(chan []byte, 1)}
+	reading := &requests{out: out, next: make(chan []byte, 1)}
 	go func() {
 		for {
 			var head [4]byte
@@ -157,12 +158,13 @@ func newRequests(out *frames) *requests {
 			if _, err := io.ReadFull(os.Stdin, request[4:]); err != nil {
 				os.Exit(0)
 			}
-			r.next <- request
+			reading.next <- request
 		}
 	}()
-	return r
+	return reading
 }
 
+// Read implements io.Reader: the interpreter reads one request after the other.
 func (r *requests) Read(into []byte) (int, error) {
 	if len(into) == 0 {
 		return 0, nil

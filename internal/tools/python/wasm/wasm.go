@@ -38,6 +38,7 @@ var ErrDisk = errors.New("its files are larger than allowed")
 // An EndedError says that the process ended by itself.
 type EndedError struct{ State string }
 
+// Error implements error.
 func (e *EndedError) Error() string { return "the interpreter ended: " + e.State }
 
 // A Process is an interpreter. One goroutine at a time uses it.
@@ -154,6 +155,7 @@ func (p *Process) read(out io.Reader) {
 		case <-p.quit:
 		}
 	}
+	// Whatever ended the frames, the process is of no use without them.
 	_ = p.command.Process.Kill()
 	err := p.command.Wait()
 	p.state = "exit status 0"
