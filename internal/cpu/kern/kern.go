@@ -8,9 +8,9 @@
 // scale for every 32, or two such rows, the second what the first leaves
 // (Options.Fine). One family of generated tiles, 16 weight rows × 1 to 8, 12 or 16
 // activation rows over the whole length, serves one token and many; tileGo defines
-// it. Weights are asked for 4 KB ahead. BF16, F16 and F32 rows are multiplied in
-// float32 where they lie, four by up to six, and the next four rows are asked for
-// meanwhile. BF16 weights that Options.BF16 multiplies with activations in BF16 lie in row
+// it. How weights are asked for with one row depends on the machine (Fetch). BF16, F16 and F32
+// rows are multiplied in float32 where they lie, four by up to six, and the next four rows are
+// asked for meanwhile. BF16 weights that Options.BF16 multiplies with activations in BF16 lie in row
 // groups too, for the tiles of Intel's processors or for vectors (bf16.go).
 // Options.Exact decodes any weight and multiplies in float32: the reference for what
 // quantised activations cost. mul.go says how a product gets to its kernel.

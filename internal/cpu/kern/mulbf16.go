@@ -11,9 +11,9 @@ func (acts *Acts) multiplyBF16(worker int, task *task) {
 		return
 	}
 	var results [maxTile * groupRows]float32
-	tiles, together := acts.tiling.tiles[task.lo:task.hi], 1
+	tiles, together, ahead := acts.tiling.tiles[task.lo:task.hi], 1, oneFar.Ahead
 	if len(tiles) == 1 {
-		together = matrix.opt.Level.bf16Together(tiles[0].rows, matrix.opt.Fetch.Streams)
+		together, ahead = matrix.opt.Level.bf16Together(tiles[0].rows, matrix.opt.Fetch.Streams), matrix.opt.Fetch.Ahead
 	}
 	for first := task.from; first < task.to; {
 		groups := together
@@ -21,17 +21,18 @@ func (acts *Acts) multiplyBF16(worker int, task *task) {
 			groups = 1
 		}
 		for k := range tiles {
-			acts.tileBF16(job, first, groups, &tiles[k], results[:])
+			acts.tileBF16(job, first, groups, ahead, &tiles[k], results[:])
 		}
 		first += groups
 	}
 }
 
-// tileBF16 multiplies row groups with a tile. results is scratch.
-func (acts *Acts) tileBF16(job *Job, group, groups int, tile *tile, results []float32) {
+// tileBF16 multiplies row groups with a tile and asks for weights ahead bytes further on. results is
+// scratch.
+func (acts *Acts) tileBF16(job *Job, group, groups, ahead int, tile *tile, results []float32) {
 	matrix := acts.m
 	buf := acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.tileRows)]
-	matrix.opt.Level.bf16Tile(matrix.groups16(job.E, group, groups), matrix.size, groups, matrix.opt.Fetch.Ahead, buf, matrix.in/bf16Block, tile.rows, results)
+	matrix.opt.Level.bf16Tile(matrix.groups16(job.E, group, groups), matrix.size, groups, ahead, buf, matrix.in/bf16Block, tile.rows, results)
 	acts.deliver(job, tile, group, results, groups*groupRows, groups*groupRows)
 }
 
