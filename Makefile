@@ -10,7 +10,7 @@ SOAK        ?= 1
 # What ./... leaves out: the go command passes over folders that begin with _.
 TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/image/ ./_tools/manifests/ ./_tools/web/%,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
-.PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients mcp tokens templates grammars reference smollm2 tinymodel performance peers \
+.PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients interpreters mcp tokens templates grammars reference smollm2 tinymodel performance peers \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench soak-eval
 
 check: fmt vet lint race purego cross generate interop web-test browser fuzz
@@ -154,7 +154,7 @@ reports:
 
 # Comparisons with other implementations, from the package registries. Needs
 # python3, npm, Chromium and about 2 GB in $(MODELS) and .venv.
-conformance: smollm2 tokens templates clients mcp reports
+conformance: smollm2 tokens templates interpreters clients mcp reports
 
 .venv/installed: _tools/requirements.txt
 	$(PYTHON) -m venv .venv
@@ -165,6 +165,11 @@ conformance: smollm2 tokens templates clients mcp reports
 smollm2:
 	MODELS=$(MODELS) PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
 	$(GO) run ./_tools/smollm2 $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
+
+# The Python tool with interpreters that have what Debian's lacks: numpy, and a kernel of Jupyter.
+interpreters: .venv/installed
+	OSSIAN_TEST_PYTHON=$(CURDIR)/.venv/bin/python OSSIAN_TEST_IPYKERNEL=$(CURDIR)/.venv/bin/python \
+		$(GO) test -count=1 -run '^Test(Numpy|Jupyter|Kernel)$$' ./internal/tools/python/...
 
 # OpenAI's clients, as published, against a live server.
 clients:

@@ -75,7 +75,7 @@ func (o *origin) write(out string, programs []string) (string, error) {
 // discard deletes a layout, so that no blob of an earlier one is left in it.
 func discard(dir string) error {
 	found, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(found) == 0 {
+	if errors.Is(err, os.ErrNotExist) || (err == nil && len(found) == 0) {
 		return nil
 	}
 	if err != nil {

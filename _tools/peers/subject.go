@@ -132,7 +132,7 @@ func (s *subject) files(ctx context.Context, vino string) (files modelFiles, err
 	}
 	form := s.preset + "." + s.kind
 	weights, ok := openVINOWeights[form]
-	if !ok || s.kind != "bf16" && vino == "" {
+	if !ok || (s.kind != "bf16" && vino == "") {
 		return files, nil
 	}
 	folder := filepath.Join(*dir, s.preset+".bf16") // the same weights: as synth draws them

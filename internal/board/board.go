@@ -247,15 +247,15 @@ func (b *Board) remove(r *Request) {
 	}
 }
 
-// before counts the requests of r's model that came before r and wait.
-func (b *Board) before(r *Request) (n int) {
+// before counts the requests of the same model that came before this one and wait.
+func (b *Board) before(request *Request) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, other := range b.active {
-		if other == r {
+		if other == request {
 			break
 		}
-		if other.Model == r.Model && other.state() == Waiting {
+		if other.Model == request.Model && other.state() == Waiting {
 			n++
 		}
 	}

@@ -402,7 +402,7 @@ func TestToolArguments(t *testing.T) {
 					continue
 				}
 				ended := 0
-				for n := range soak.Cases(t, 10, 200) {
+				for n := range soak.Cases(t, 5, 200) {
 					all, end := f.babble(t, fresh(), rand.New(rand.NewPCG(uint64(n), 31)))
 					if !end {
 						continue

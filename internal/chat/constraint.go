@@ -91,16 +91,16 @@ func (e NoCallsError) Error() string {
 }
 
 // check fails where nothing may be called and something has to be.
-func (r *Rules) check(c *Conversation) error {
+func (r *Rules) check(conv *Conversation) error {
 	if !r.MustCall {
 		return nil
 	}
-	for i := range c.Tools {
+	for i := range conv.Tools {
 		if r.callable(i) {
 			return nil
 		}
 	}
-	for _, it := range c.builtins() {
+	for _, it := range conv.builtins() {
 		if r.mayCall(it.recipient) {
 			return nil
 		}

@@ -145,14 +145,14 @@ func (d *Device) storeRow(_, token int) {
 }
 
 // put stores the vector x at element at, in the form of the cache.
-func (c *cache) put(d *Device, at int, x []float32) {
+func (c *cache) put(device *Device, at int, x []float32) {
 	switch {
 	case c.codes != nil:
-		c.scales[at/len(x)] = kern.ToE4M3(d.opt.Level, c.codes[at:][:len(x)], x)
+		c.scales[at/len(x)] = kern.ToE4M3(device.opt.Level, c.codes[at:][:len(x)], x)
 	case c.full != nil:
 		copy(c.full[at:], x)
 	default:
-		kern.ToBF16(d.opt.Level, c.half[at:][:len(x)], x)
+		kern.ToBF16(device.opt.Level, c.half[at:][:len(x)], x)
 	}
 }
 

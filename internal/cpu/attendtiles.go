@@ -33,19 +33,19 @@ func (d *Device) packs() bool {
 }
 
 // reserve takes the memory of a packing.
-func (p *packing) reserve(d *Device) error {
-	if !d.packs() {
+func (p *packing) reserve(device *Device) error {
+	if !device.packs() {
 		return nil
 	}
-	dim := d.spec.HeadDim
+	dim := device.spec.HeadDim
 	var errs [5]error
 	p.groups = make([]*uint16, splitKeys/groupKeys+kern.KeysGroups)
 	p.rows = make([]*uint16, 2*splitKeys+kern.FetchRows)
-	p.keys, errs[0] = carve[uint8](&d.mem, 2*splitKeys*dim)
-	p.values, errs[1] = carve[uint8](&d.mem, 2*splitKeys*dim)
-	p.tile, errs[2] = carve[uint8](&d.mem, kern.RowsScratch(d.tileTokens()*d.group(), max(dim, splitKeys)))
-	p.none, errs[3] = carve[uint16](&d.mem, dim)
-	p.halves, errs[4] = carve[uint16](&d.mem, groupKeys*dim)
+	p.keys, errs[0] = carve[uint8](&device.mem, 2*splitKeys*dim)
+	p.values, errs[1] = carve[uint8](&device.mem, 2*splitKeys*dim)
+	p.tile, errs[2] = carve[uint8](&device.mem, kern.RowsScratch(device.tileTokens()*device.group(), max(dim, splitKeys)))
+	p.none, errs[3] = carve[uint16](&device.mem, dim)
+	p.halves, errs[4] = carve[uint16](&device.mem, groupKeys*dim)
 	return errors.Join(errs[:]...)
 }
 

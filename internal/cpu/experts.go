@@ -25,18 +25,18 @@ type experts struct {
 }
 
 // reserve takes the buffers for the largest step; a dense model needs none.
-func (e *experts) reserve(d *Device) error {
-	ffn := &d.spec.FFN
+func (e *experts) reserve(device *Device) error {
+	ffn := &device.spec.FFN
 	if ffn.Experts == 0 {
 		return nil
 	}
-	pairs := d.lim.MaxTokens * ffn.TopK
+	pairs := device.lim.MaxTokens * ffn.TopK
 	var errs [4]error
-	e.wide.x, errs[0] = carve[float32](&d.mem, pairs*max(2*ffn.Inner, d.spec.Hidden))
-	e.inner.x, errs[1] = carve[float32](&d.mem, pairs*ffn.Inner)
+	e.wide.x, errs[0] = carve[float32](&device.mem, pairs*max(2*ffn.Inner, device.spec.Hidden))
+	e.inner.x, errs[1] = carve[float32](&device.mem, pairs*ffn.Inner)
 	e.wide.width, e.inner.width = 2*ffn.Inner, ffn.Inner
-	e.token, errs[2] = carve[int32](&d.mem, pairs)
-	e.pair, errs[3] = carve[int32](&d.mem, pairs)
+	e.token, errs[2] = carve[int32](&device.mem, pairs)
+	e.pair, errs[3] = carve[int32](&device.mem, pairs)
 	e.count = make([]int32, ffn.Experts)
 	e.up, e.down = make([]kern.Job, 0, ffn.Experts), make([]kern.Job, 0, ffn.Experts)
 	return errors.Join(errs[:]...)

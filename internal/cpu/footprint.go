@@ -22,8 +22,8 @@ type Memory struct {
 func (m Memory) Total() int64 { return m.Weights + m.Mapped + m.KV + m.Activations }
 
 // add counts a matrix; file says that what is repacked is in a file.
-func (m *Memory) add(t *tensor.Tensor, o kern.Options, file bool) {
-	packed, mapped := kern.PackedBytes(t, o), int64(0)
+func (m *Memory) add(t *tensor.Tensor, options kern.Options, file bool) {
+	packed, mapped := kern.PackedBytes(t, options), int64(0)
 	switch {
 	// What is not packed stays in the checkpoint's own file.
 	case packed == 0:
@@ -41,7 +41,7 @@ func (m *Memory) add(t *tensor.Tensor, o kern.Options, file bool) {
 	switch {
 	case kind == tensor.MXFP4HF:
 		kind = tensor.MXFP4
-	case o.Q8:
+	case options.Q8:
 		kind = tensor.Q8_0
 	}
 	m.Types[kind] += packed + mapped
@@ -52,7 +52,7 @@ func (m *Memory) add(t *tensor.Tensor, o kern.Options, file bool) {
 // the largest step; what remains for the process is the Go runtime and what
 // surrounds the device. An embedding table that is not also the output projection
 // is not counted: a step touches a row of it for each token.
-func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]tensor.Tensor) (Memory, error) {
+func Footprint(spec *model.Spec, lim model.Limits, cfg Config, params map[string]tensor.Tensor) (Memory, error) {
 	for name, param := range params {
 		for _, part := range param.Typed() {
 			if block, _ := part.DType.Block(); part.Cols()%block != 0 {
@@ -60,8 +60,8 @@ func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]te
 			}
 		}
 	}
-	return Counted(s, lim, cfg, func(device *Device) error {
-		_, err := model.NewDecoder(s, params, device, lim, nil)
+	return Counted(spec, lim, cfg, func(device *Device) error {
+		_, err := model.NewDecoder(spec, params, device, lim, nil)
 		return err
 	})
 }

@@ -14,20 +14,20 @@ type arena struct {
 }
 
 // carve returns n zeroed elements that live until close, nil from a dry arena.
-func carve[E float32 | uint16 | uint8 | int32](a *arena, n int) ([]E, error) {
+func carve[E float32 | uint16 | uint8 | int32](arena *arena, n int) ([]E, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	var zero E
-	a.size += int64(n) * int64(unsafe.Sizeof(zero))
-	if a.dry {
+	arena.size += int64(n) * int64(unsafe.Sizeof(zero))
+	if arena.dry {
 		return nil, nil
 	}
 	mem, err := mapMemory(n * int(unsafe.Sizeof(zero)))
 	if err != nil {
 		return nil, err
 	}
-	a.maps = append(a.maps, mem)
+	arena.maps = append(arena.maps, mem)
 	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(mem))), n), nil
 }
 

@@ -48,13 +48,13 @@ type packedPart struct {
 const LeastPacked = 256 << 20
 
 // NewPacked returns the packed form of params as cfg has them. Nothing is read or written.
-func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Place) (*Packed, error) {
-	windows, _ := s.Groups()
+func NewPacked(spec *model.Spec, cfg Config, params map[string]tensor.Tensor, at Place) (*Packed, error) {
+	windows, _ := spec.Groups()
 	lim := model.Limits{MaxSeqs: 1, MaxTokens: 1, MaxLen: 1, BlockSize: 1, Blocks: make([]int, len(windows))}
 	for group := range lim.Blocks {
 		lim.Blocks[group] = 1
 	}
-	device, err := newDevice(s, lim, cfg, true)
+	device, err := newDevice(spec, lim, cfg, true)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Pl
 	// A dry device is asked for each parameter what it would pack, in the decoder's order.
 	var seen []packedPart
 	device.seen = func(part packedPart) { seen = append(seen, part) }
-	_, err = model.NewDecoder(s, params, device, lim, func(name string, _ int64) error {
+	_, err = model.NewDecoder(spec, params, device, lim, func(name string, _ int64) error {
 		for _, part := range seen {
 			part.param = name
 			whole := params[name]

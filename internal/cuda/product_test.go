@@ -111,14 +111,22 @@ func rounded(dtype tensor.DType, weights []float32) []float32 {
 // whole groups that has room for one more, and more units in a chunk than any kernel has stages.
 var linearShapes = [][2]int{{1, 32}, {40, 96}, {48, 160}, {24, 480}, {72, 544}, {131, 1056}}
 
-// runLinear returns what linear makes of the first tokens of x.
+// runLinear returns what linear makes of the first tokens of x. Nothing may be written behind its rows.
 func runLinear(r *rig, x activations, w *matrix, bias driver.Ptr, tokens int) [][]float32 {
 	r.t.Helper()
 	stride := pad64(w.rows)
 	dst := r.alloc(4 * tokens * stride)
 	r.must(r.drv.SetAsync(dst, 0xff, uint64(4*tokens*stride), r.q.stream)) // NaN where nothing is written
 	r.q.linear(dst, stride, x.at, x.stride, w, bias, tokens)
-	return rowsOf(download[float32](r, dst, tokens*stride), w.rows, stride)
+	sums := download[float32](r, dst, tokens*stride)
+	for token := range tokens {
+		for i, v := range sums[token*stride+w.rows : (token+1)*stride] {
+			if math.Float32bits(v) != ^uint32(0) {
+				r.t.Fatalf("token %d has %v at place %d, behind its %d rows", token, v, w.rows+i, w.rows)
+			}
+		}
+	}
+	return rowsOf(sums, w.rows, stride)
 }
 
 // TestLinear compares products of every type with float64, and the bits of every number of tokens

@@ -28,7 +28,7 @@ func TestRunner(t *testing.T) {
 		kv := []tensor.DType{tensor.BF16, tensor.F8_E4M3}[i]
 		t.Run(fmt.Sprintf("%s/%v", family, kv), func(t *testing.T) {
 			t.Parallel()
-			scale, card := runnertest.Scale{Schedules: 10, Soak: 200, Every: 8, Guesses: 6}, emu.Card{Unchecked: true}
+			scale, card := runnertest.Scale{Schedules: 10, Soak: 200, Every: 8, Guesses: 4}, emu.Card{Unchecked: true}
 			depth := i // of the runners of the suite one after another: 1 to 3
 			scale.Run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
 				depth = depth%3 + 1

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"ossian/internal/cuda/driver"
@@ -43,26 +44,36 @@ func TestHopperNeedsItsDriver(t *testing.T) {
 	}
 }
 
-// warpgroupTiles are the tiles that there are kernels for.
-var warpgroupTiles = []int{32, 64, 128}
+// warpgroupTiles returns the tiles that there are kernels for; the one of a mutant's kernel, since it
+// changes no other.
+func warpgroupTiles() []int {
+	tiles := []int{32, 64, 128}
+	for i, tile := range tiles {
+		if strings.HasPrefix(planted, "wgmma_") && strings.HasSuffix(planted, fmt.Sprintf("_%d", tile)) {
+			return tiles[i : i+1]
+		}
+	}
+	return tiles
+}
 
 // TestWarpgroups compares products by warpgroups with float64, and with the bits of mma.sync: whether
 // wgmma adds in the same order is for a card to say, and an H100 has said so.
 func TestWarpgroups(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	for _, dtype := range []tensor.DType{tensor.MXFP4HF, tensor.BF16} {
-		// Fewer units than are in flight and more, a rest of groups, every number of chunks.
-		for _, shape := range [][2]int{{40, 96}, {136, 544}, {72, 1056}} {
-			rows, cols := shape[0], shape[1]
+		// Fewer units than are in flight and more, a rest of groups, every number of chunks. 18 units fill
+		// each stage of a turn with either parity of its barriers, in blocks of either order of warps.
+		// 18 tiles of 32 tokens are more than pass rows together. There are whole tiles, and one that is not full.
+		for _, shape := range [][3]int{{72, 1120, 131}, {40, 96, 131}, {136, 544, 131}, {136, 64, 571}} {
+			rows, cols, most := shape[0], shape[1], shape[2]
 			t.Run(fmt.Sprintf("%v/%dx%d", dtype, rows, cols), func(t *testing.T) {
 				r := newHopper(t)
 				source, weights := encoded(t, dtype, normals(rng, rows*cols, 1), rows, cols)
 				w, bias := onCard(r, source, false), normals(rng, rows, 1)
-				const most = 131 // whole tiles, and one that is not full
 				x, biasAt := newActivations(r, normals(rng, most*cols, 1), cols), upload(r, bias)
 				plain := runLinear(r, x, w, biasAt, most)
 				r.q.hopper = true
-				for _, r.q.tile = range warpgroupTiles {
+				for _, r.q.tile = range warpgroupTiles() {
 					for token, row := range runLinear(r, x, w, biasAt, most) {
 						sameBits(t, fmt.Sprintf("tiles of %d beside mma.sync, token %d", r.q.tile, token), row, plain[token])
 					}
@@ -89,24 +100,30 @@ func TestExpertsByWarpgroups(t *testing.T) {
 		dtype                        tensor.DType
 		hidden, inner, experts, topK int
 		activation                   int32
+		tokens                       int
+		use                          string // of the product that it is for; "": both
 	}{
-		{tensor.MXFP4HF, 352, 96, 4, 2, swigluLimited},
-		{tensor.BF16, 40, 20, 3, 2, swigluLimited},
-		{tensor.BF16, 520, 72, 3, 2, silu},
-		// More units than there are stages, for both products.
-		{tensor.MXFP4HF, 608, 640, 2, 1, silu},
-		{tensor.BF16, 608, 640, 2, 1, swigluLimited},
+		// 18 units in two blocks, for each product: see TestWarpgroups.
+		{tensor.MXFP4HF, 1120, 96, 2, 1, silu, 40, "up"},
+		{tensor.MXFP4HF, 160, 1120, 2, 1, silu, 40, "down"},
+		{tensor.BF16, 1112, 72, 2, 1, swigluLimited, 40, "up"},
+		{tensor.BF16, 136, 1096, 2, 1, swigluLimited, 40, "down"},
+		{tensor.MXFP4HF, 352, 96, 4, 2, swigluLimited, 51, ""},
+		{tensor.BF16, 40, 20, 3, 2, swigluLimited, 140, ""},
+		{tensor.BF16, 520, 72, 3, 2, silu, 38, ""},
 	} {
 		t.Run(fmt.Sprintf("%v/%dx%d", test.dtype, test.hidden, test.inner), func(t *testing.T) {
+			if strings.HasPrefix(planted, "wgmma_") && !strings.HasPrefix(planted, "wgmma_"+test.use) {
+				t.Skip("the mutant is in a kernel that others are for")
+			}
 			r := newHopper(t)
 			m := newMixtureOf(r, rng, test.dtype, test.hidden, test.inner, test.experts, test.activation, true)
-			most := 51 * test.experts / test.topK
-			x := newActivations(r, normals(rng, most*test.hidden, 1), test.hidden)
-			a := newAssigned(rng, most, test.experts, test.topK)
-			plain := m.run(r, x, a, 0, most)
+			x := newActivations(r, normals(rng, test.tokens*test.hidden, 1), test.hidden)
+			a := newAssigned(rng, test.tokens, test.experts, test.topK)
+			plain := m.run(r, x, a, 0, test.tokens)
 			r.q.hopper = true
-			for _, r.q.tile = range warpgroupTiles {
-				for i, row := range m.run(r, x, a, 0, most) {
+			for _, r.q.tile = range warpgroupTiles() {
+				for i, row := range m.run(r, x, a, 0, test.tokens) {
 					sameBits(t, fmt.Sprintf("tiles of %d, token %d", r.q.tile, i), row, plain[i])
 				}
 			}

@@ -132,7 +132,7 @@ func TestWorkWarpgroups(t *testing.T) {
 			const tokens = 130
 			w, x := onCard(r, source, false), newActivations(r, normals(rng, tokens*cols, 1), cols)
 			dst := r.alloc(4 * tokens * pad64(rows))
-			for _, r.q.tile = range warpgroupTiles {
+			for _, r.q.tile = range warpgroupTiles() {
 				counted := r.counted(func() { r.q.linear(dst, pad64(rows), x.at, x.stride, w, 0, tokens) })
 				for name, c := range counted {
 					counted[name] = warpgroupsDone(c)

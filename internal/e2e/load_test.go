@@ -58,7 +58,7 @@ func TestTinyUnderLoad(t *testing.T) {
 			c.jobs, c.crowds = 150, c.crowds[:1]
 			c.crowds[0].blocks = 90
 			if best == kern.Go.String() { // forty times slower
-				c.jobs, c.crowds[0].blocks = 24, 40
+				c.jobs, c.crowds[0].blocks = 24, 70
 			}
 		}
 		jobs := tinyJobs(rand.New(rand.NewPCG(uint64(i), 4)), text, openTiny(t).Stops, c.jobs)

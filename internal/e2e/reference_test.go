@@ -136,6 +136,17 @@ func (g golden) first(n int) *golden {
 	return &g
 }
 
+// on returns g as long as a level has time for: the plain Go kernels are slow, and emulated ones.
+func (g *golden) on(t *testing.T, isa string) *golden {
+	switch slow := isa == kern.Go.String() || os.Getenv("EMULATED") != ""; {
+	case slow && g.typed():
+		return g.first(160)
+	case slow: // past the windows and a split of 256 keys
+		return g.first(soak.Cases(t, min(300, len(g.IDs)), len(g.IDs)))
+	}
+	return g
+}
+
 const blockSize = 16
 
 // open returns a runner for the checkpoint at path.
@@ -354,7 +365,8 @@ func TestReference(t *testing.T) {
 				t.Run("gguf", func(t *testing.T) {
 					cfg := exact
 					cfg.ISA = best[0]
-					_, r := open(t, g.write(t, synth.GGUF), len(g.IDs), cfg)
+					path, g := g.write(t, synth.GGUF), g.on(t, best[0])
+					_, r := open(t, path, len(g.IDs), cfg)
 					g.compare(t, atPositions(t, r, g.IDs, g.Pos))
 				})
 			}
@@ -363,13 +375,7 @@ func TestReference(t *testing.T) {
 }
 
 func testReference(t *testing.T, g *golden, path, isa string) {
-	// The plain Go kernels are slow, and emulated ones.
-	switch slow := isa == kern.Go.String() || os.Getenv("EMULATED") != ""; {
-	case slow && g.typed():
-		g = g.first(160)
-	case slow: // past the windows and a split of 256 keys
-		g = g.first(soak.Cases(t, min(300, len(g.IDs)), len(g.IDs)))
-	}
+	g = g.on(t, isa)
 	cfg := exact
 	cfg.ISA = isa
 	spec, r := open(t, path, len(g.IDs), cfg)

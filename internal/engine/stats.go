@@ -66,18 +66,18 @@ func (l *life) publish(last bool) {
 	}
 }
 
-// sum adds the counters of an earlier scheduler to s.
-func sum(s sched.Stats, before *sched.Stats) sched.Stats {
-	s.Steps += before.Steps
-	s.Rows += before.Rows
-	s.Tokens += before.Tokens
-	s.Sampled += before.Sampled
-	s.Dropped += before.Dropped
-	s.Preemptions += before.Preemptions
-	s.Recomputed += before.Recomputed
-	s.CacheQueries += before.CacheQueries
-	s.CacheHits += before.CacheHits
-	s.KV.Evicted += before.KV.Evicted
-	s.Guesses.Add(&before.Guesses)
-	return s
+// sum adds the counters of an earlier scheduler to stats.
+func sum(stats sched.Stats, before *sched.Stats) sched.Stats {
+	stats.Steps += before.Steps
+	stats.Rows += before.Rows
+	stats.Tokens += before.Tokens
+	stats.Sampled += before.Sampled
+	stats.Dropped += before.Dropped
+	stats.Preemptions += before.Preemptions
+	stats.Recomputed += before.Recomputed
+	stats.CacheQueries += before.CacheQueries
+	stats.CacheHits += before.CacheHits
+	stats.KV.Evicted += before.KV.Evicted
+	stats.Guesses.Add(&before.Guesses)
+	return stats
 }

@@ -162,7 +162,7 @@ func (p *pruner) ways(from *set, space, want int) (found int) {
 
 // several looks at the tokens of the mask that may end an element and go on: there may be no other
 // one left, or the token has more than one.
-func (p *pruner) several(m *Matcher, start int) {
+func (p *pruner) several(matcher *Matcher, start int) {
 	p.past.Back()
 	inString := p.past.InString(start)
 	wide := map[string]bool{} // beginnings of the element behind that have two ways: one that ends in the token takes one
@@ -172,7 +172,7 @@ func (p *pruner) several(m *Matcher, start int) {
 			continue
 		}
 		p.work = 0
-		to := m.run(&m.at, text)
+		to := matcher.run(&matcher.at, text)
 		if to == nil {
 			p.drop(id)
 			continue

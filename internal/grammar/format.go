@@ -77,20 +77,20 @@ func hostname(p *pattern, b *budget) (*automaton, error) {
 
 // email has the addresses of RFC 5321: atoms or a text in quotes, and a host or an address
 // of one.
-func email(p *pattern, budget *budget) (*automaton, error) {
-	local, err := p.part(budget, `^(?=.{1,%d}$)(?:[A-Za-z0-9!#$%%&'*+/=?^_{|}~\x60-]+(?:\.[A-Za-z0-9!#$%%&'*+/=?^_{|}~\x60-]+)*|"[ !#-[\]-~]*")$`, maxLocal)
+func email(pattern *pattern, budget *budget) (*automaton, error) {
+	local, err := pattern.part(budget, `^(?=.{1,%d}$)(?:[A-Za-z0-9!#$%%&'*+/=?^_{|}~\x60-]+(?:\.[A-Za-z0-9!#$%%&'*+/=?^_{|}~\x60-]+)*|"[ !#-[\]-~]*")$`, maxLocal)
 	if err != nil {
 		return nil, err
 	}
-	label, err := p.part(budget, labels, maxLabel)
+	label, err := pattern.part(budget, labels, maxLabel)
 	if err != nil {
 		return nil, err
 	}
-	literal, err := p.part(budget, `^\[(?:%s|IPv6:%s)\]$`, formats.IPv4, formats.IPv6)
+	literal, err := pattern.part(budget, `^\[(?:%s|IPv6:%s)\]$`, formats.IPv4, formats.IPv6)
 	if err != nil {
 		return nil, err
 	}
-	return simple(cat(local, lit("@"), alt(separated(label, lit(".")), literal)), p.quoted, budget)
+	return simple(cat(local, lit("@"), alt(separated(label, lit(".")), literal)), pattern.quoted, budget)
 }
 
 // A script holds the classes of labels beyond ASCII: all letters, marks and digits, and
@@ -157,22 +157,22 @@ func (p *pattern) internationalHost(b *budget) (*expr, error) {
 
 // internationalEmail has addresses with any letters in the local part (RFC 6531), which
 // counts in bytes: at most 64, so 16 characters where one is beyond ASCII.
-func internationalEmail(p *pattern, budget *budget) (*automaton, error) {
-	host, err := p.internationalHost(budget)
+func internationalEmail(pattern *pattern, budget *budget) (*automaton, error) {
+	host, err := pattern.internationalHost(budget)
 	if err != nil {
 		return nil, err
 	}
 	atom := `[A-Za-z0-9!#$%%&'*+/=?^_{|}~\x60%s-]+`
-	local, err := p.part(budget, `^(?=.{1,%d}$)`+fmt.Sprintf(atom, "")+`(?:\.`+fmt.Sprintf(atom, "")+`)*$`, maxInternational)
+	local, err := pattern.part(budget, `^(?=.{1,%d}$)`+fmt.Sprintf(atom, "")+`(?:\.`+fmt.Sprintf(atom, "")+`)*$`, maxInternational)
 	if err != nil {
 		return nil, err
 	}
 	const letters = `\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{2c00}-\x{2fff}\x{3001}-\x{d7ff}\x{f900}-\x{fdcf}\x{10000}-\x{1fffd}\x{20000}-\x{2fffd}`
-	wide, err := p.part(budget, `^(?=.{1,%d}$)`+fmt.Sprintf(atom, letters)+`(?:\.`+fmt.Sprintf(atom, letters)+`)*$`, maxLocal/4)
+	wide, err := pattern.part(budget, `^(?=.{1,%d}$)`+fmt.Sprintf(atom, letters)+`(?:\.`+fmt.Sprintf(atom, letters)+`)*$`, maxLocal/4)
 	if err != nil {
 		return nil, err
 	}
-	return simple(cat(alt(local, wide), lit("@"), host), p.quoted, budget)
+	return simple(cat(alt(local, wide), lit("@"), host), pattern.quoted, budget)
 }
 
 // formatted returns the automaton of a format at where, or nil with the error noted; for a

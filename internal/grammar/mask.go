@@ -228,15 +228,15 @@ func (f *fragment) into(dst []uint64) {
 	}
 }
 
-// mask sets dst to the tokens that may follow from, a set of p.
-func (m *masker) mask(dst []uint64, from *set, p *parser) error {
+// mask sets dst to the tokens that may follow from, a set of the parser.
+func (m *masker) mask(dst []uint64, from *set, parser *parser) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(dst)
 	m.parser.work, m.parser.overflow = 0, false
 	for _, it := range from.items {
-		if !m.add(dst, m.fragmentAt(m.place(it)), it.origin, p) {
-			return m.singles(dst, from, p)
+		if !m.add(dst, m.fragmentAt(m.place(it)), it.origin, parser) {
+			return m.singles(dst, from, parser)
 		}
 	}
 	return nil
@@ -244,14 +244,14 @@ func (m *masker) mask(dst []uint64, from *set, p *parser) error {
 
 // singles sets dst to the tokens of one byte that may follow: what there is without a walk,
 // where one takes too long. The output can go on with any text that way, in more tokens.
-func (m *masker) singles(dst []uint64, from *set, p *parser) error {
+func (m *masker) singles(dst []uint64, from *set, parser *parser) error {
 	clear(dst)
 	var next set
-	p.overflow = false
+	parser.overflow = false
 	for _, root := range []int32{0, m.vocab.Rest} {
 		nodes := m.vocab.Nodes
 		for at := root + 1; at < nodes[root].End; at = nodes[at].End {
-			if id := nodes[at].ID; id >= 0 && int(id/64) < len(dst) && p.step(&next, from, nodes[at].Byte, anyByte) && !p.overflow {
+			if id := nodes[at].ID; id >= 0 && int(id/64) < len(dst) && parser.step(&next, from, nodes[at].Byte, anyByte) && !parser.overflow {
 				dst[id/64] |= 1 << (id % 64)
 			}
 		}
@@ -265,16 +265,16 @@ func (m *masker) singles(dst []uint64, from *set, p *parser) error {
 // add adds the tokens of part, a fragment of the call at, and those that go on with its
 // callers. It calls itself once for each rule that ends within a token, at most a token's
 // length deep. It reports whether the work was within bounds.
-func (m *masker) add(dst []uint64, part *fragment, at *origin, p *parser) bool {
+func (m *masker) add(dst []uint64, part *fragment, at *origin, parser *parser) bool {
 	if m.parser.work++; part == nil || m.parser.work > maxWork {
 		return false
 	}
 	part.into(dst)
-	if len(part.exits) == 0 || at == p.base {
+	if len(part.exits) == 0 || at == parser.base {
 		return true
 	}
-	for _, caller := range p.returns(at).resume {
-		if !m.add(dst, m.fragmentAfter(part, m.place(caller)), caller.origin, p) {
+	for _, caller := range parser.returns(at).resume {
+		if !m.add(dst, m.fragmentAfter(part, m.place(caller)), caller.origin, parser) {
 			return false
 		}
 	}

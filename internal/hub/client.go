@@ -291,22 +291,22 @@ func (r *remote) check() error {
 }
 
 // commit resolves a revision.
-func (c *client) commit(ctx context.Context, n Name) (string, error) {
+func (c *client) commit(ctx context.Context, wanted Name) (string, error) {
 	var info struct{ SHA string }
-	org, name, _ := strings.Cut(n.Repo, "/")
-	if _, err := c.json(ctx, apiTries, c.at("api", n.kind(), org, name, "revision", n.revision()), maxPage, into(&info)); err != nil {
-		return "", c.explain(ctx, n, err)
+	org, name, _ := strings.Cut(wanted.Repo, "/")
+	if _, err := c.json(ctx, apiTries, c.at("api", wanted.kind(), org, name, "revision", wanted.revision()), maxPage, into(&info)); err != nil {
+		return "", c.explain(ctx, wanted, err)
 	}
 	if !commitID.MatchString(info.SHA) {
-		return "", fmt.Errorf("%s: the endpoint names commit %.80q, expected 40 hexadecimal digits", n, info.SHA)
+		return "", fmt.Errorf("%s: the endpoint names commit %.80q, expected 40 hexadecimal digits", wanted, info.SHA)
 	}
 	return info.SHA, nil
 }
 
 // list returns the files of a commit whose names could be files here.
-func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, error) {
-	org, name, _ := strings.Cut(n.Repo, "/")
-	address := c.at("api", n.kind(), org, name, "tree", commit)
+func (c *client) list(ctx context.Context, wanted Name, commit string) ([]remote, error) {
+	org, name, _ := strings.Cut(wanted.Repo, "/")
+	address := c.at("api", wanted.kind(), org, name, "tree", commit)
 	address.RawQuery = "recursive=true"
 	type listing struct {
 		Type, Path, OID string
@@ -334,10 +334,10 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 			return nil
 		}))
 		if err != nil {
-			return nil, c.explain(ctx, n, err)
+			return nil, c.explain(ctx, wanted, err)
 		}
 		if page == 0 && next != nil {
-			return nil, fmt.Errorf("%s: a page of the endpoint's list is empty and not the last: it never ends", n)
+			return nil, fmt.Errorf("%s: a page of the endpoint's list is empty and not the last: it never ends", wanted)
 		}
 		entries += page
 		address = next
@@ -346,28 +346,28 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 }
 
 // explain says what a user can do about a status.
-func (c *client) explain(ctx context.Context, n Name, err error) error {
+func (c *client) explain(ctx context.Context, wanted Name, err error) error {
 	var status *StatusError
 	switch {
 	case errors.As(err, &status):
 	case unreached(err):
-		return fmt.Errorf("%s: %s cannot be reached: %w; HF_ENDPOINT names another endpoint, and what was fetched otherwise is used by its path", n, c.base.Host, err)
+		return fmt.Errorf("%s: %s cannot be reached: %w; HF_ENDPOINT names another endpoint, and what was fetched otherwise is used by its path", wanted, c.base.Host, err)
 	default:
-		return fmt.Errorf("%s: %w", n, err)
+		return fmt.Errorf("%s: %w", wanted, err)
 	}
-	page := c.base.JoinPath(n.elements()...)
+	page := c.base.JoinPath(wanted.elements()...)
 	switch {
 	case status.Code == "GatedRepo" || (status.Code == "" && (status.Status == 401 || status.Status == 403)):
 		if c.cfg.Token == "" {
-			return fmt.Errorf("%s: access is restricted: accept the terms at %s and set HF_TOKEN: %w", n, page, err)
+			return fmt.Errorf("%s: access is restricted: accept the terms at %s and set HF_TOKEN: %w", wanted, page, err)
 		}
-		return fmt.Errorf("%s: the token in use has no access: accept the terms at %s, or check HF_TOKEN: %w", n, page, err)
+		return fmt.Errorf("%s: the token in use has no access: accept the terms at %s, or check HF_TOKEN: %w", wanted, page, err)
 	case status.Code == "RevisionNotFound":
-		return fmt.Errorf("%s: no branch, tag or commit %q%s: %w", n, n.revision(), c.similar(ctx, n, true), err)
+		return fmt.Errorf("%s: no branch, tag or commit %q%s: %w", wanted, wanted.revision(), c.similar(ctx, wanted, true), err)
 	case status.Code == "RepoNotFound" || status.Status == 404:
-		return fmt.Errorf("%s: not found on %s (a private one needs HF_TOKEN)%s: %w", n, c.base.Host, c.similar(ctx, n, false), err)
+		return fmt.Errorf("%s: not found on %s (a private one needs HF_TOKEN)%s: %w", wanted, c.base.Host, c.similar(ctx, wanted, false), err)
 	}
-	return fmt.Errorf("%s: %w", n, err)
+	return fmt.Errorf("%s: %w", wanted, err)
 }
 
 // unreached reports whether no connection came about.
@@ -379,14 +379,14 @@ func unreached(err error) bool {
 	return ok
 }
 
-// similar asks the endpoint for existing revisions or models like n and returns
+// similar asks the endpoint for existing revisions or models like the wanted one and returns
 // a hint to append; "" when there is none or the endpoint does not tell.
-func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
+func (c *client) similar(ctx context.Context, wanted Name, revisions bool) string {
 	// One try: what failed already is told even without a hint.
-	org, name, _ := strings.Cut(n.Repo, "/")
+	org, name, _ := strings.Cut(wanted.Repo, "/")
 	if !revisions {
 		var found []struct{ ID string }
-		search := c.at("api", n.kind())
+		search := c.at("api", wanted.kind())
 		search.RawQuery = url.Values{"search": {name}, "limit": {"20"}}.Encode()
 		if _, err := c.json(ctx, 1, search, maxHint, into(&found)); err != nil {
 			return ""
@@ -395,17 +395,17 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 		for _, model := range found {
 			ids = append(ids, model.ID)
 		}
-		return c.hint(likely(n.Repo, ids))
+		return c.hint(likely(wanted.Repo, ids))
 	}
 	var refs struct{ Branches, Tags []struct{ Name string } }
-	if _, err := c.json(ctx, 1, c.at("api", n.kind(), org, name, "refs"), maxHint, into(&refs)); err != nil {
+	if _, err := c.json(ctx, 1, c.at("api", wanted.kind(), org, name, "refs"), maxHint, into(&refs)); err != nil {
 		return ""
 	}
 	var names []string
 	for _, ref := range append(refs.Branches, refs.Tags...) {
 		names = append(names, ref.Name)
 	}
-	return c.hint(likely(n.revision(), names))
+	return c.hint(likely(wanted.revision(), names))
 }
 
 // hint writes a name that came from the endpoint, if it has the form of one.

@@ -95,17 +95,17 @@ func (o *Observer) Removed(serial uint64) {
 }
 
 // unlink takes a node out of its parent's list.
-func (o *Observer) unlink(n *node) {
+func (o *Observer) unlink(node *node) {
 	switch {
-	case n.prevChild != nil:
-		n.prevChild.nextSibling = n.nextSibling
-	case n.parent != nil:
-		n.parent.child = n.nextSibling
+	case node.prevChild != nil:
+		node.prevChild.nextSibling = node.nextSibling
+	case node.parent != nil:
+		node.parent.child = node.nextSibling
 	}
-	if n.nextSibling != nil {
-		n.nextSibling.prevChild = n.prevChild
+	if node.nextSibling != nil {
+		node.nextSibling.prevChild = node.prevChild
 	}
-	n.nextSibling, n.prevChild = nil, nil
+	node.nextSibling, node.prevChild = nil, nil
 }
 
 // Flush implements engine.PrefixObserver: what was told is published as one message.

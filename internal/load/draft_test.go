@@ -1,17 +1,21 @@
 package load
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"ossian/internal/ckpt/eagle/eagletest"
+	"ossian/internal/cuda"
 	"ossian/internal/model"
 	"ossian/internal/plan"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/shadow"
+	"ossian/internal/soak"
 	"ossian/internal/synth"
+	"ossian/internal/tensor"
 )
 
 // tinyPreset writes a tiny model and opens it.
@@ -141,10 +145,19 @@ func draftGuesses(t *testing.T, device string) {
 
 func TestDraftRefused(t *testing.T) {
 	target, other := tinyPreset(t, "qwen3-tiny", 0), tinyPreset(t, "llama3-tiny", 0)
+	m, err := synth.Preset("qwen3-tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking := t.TempDir() + "/q4.gguf"
+	if err := synth.Write(t.Context(), lacking, synth.Options{Model: m, Format: synth.GGUF, Type: tensor.Q4_0}, nil); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct{ name, draft, device, want string }{
 		{"not there", t.TempDir() + "/none", "cpu", "--speculative-config: "},
 		{"another vocabulary", other, "cpu", "with the same tokenizer"},
 		{"a device that is played", target, "sim:h100", "has no model to guess with"},
+		{"a type that a card has no kernels for", lacking, "emu", "--device emu: cuda: tensor"},
 	} {
 		loading, err := begun(t, target, &Draft{Name: tt.draft, Tokens: 3}, tt.device)
 		if err == nil {
@@ -203,13 +216,15 @@ func golden(t *testing.T, number int) (target, head string, c *eagletest.Case) {
 // A head guesses what it does in plain torch, whatever the chunks of the prompt, beside another
 // sequence, and behind a prefix that another has computed: on processors exactly, on a card in bf16.
 func TestHeadGuesses(t *testing.T) {
-	headGuesses(t, Options{Threads: 2, KV: "f32", Packed: "off", Weights: "bf16", Exact: true, Device: "cpu"})
-	headGuesses(t, Options{Device: "emu"})
+	all := len(eagletest.Want(t).Cases)
+	headGuesses(t, all, Options{Threads: 2, KV: "f32", Packed: "off", Weights: "bf16", Exact: true, Device: "cpu"})
+	headGuesses(t, soak.Cases(t, 2, all), Options{Device: "emu"})
 }
 
-func headGuesses(t *testing.T, options Options) {
+// headGuesses is TestHeadGuesses with so many heads.
+func headGuesses(t *testing.T, heads int, options Options) {
 	want := eagletest.Want(t)
-	for number := range want.Cases {
+	for number := range heads {
 		target, files, c := golden(t, number)
 		checkpoint, err := OpenModel(target)
 		if err != nil {
@@ -287,6 +302,42 @@ func TestHeadMemory(t *testing.T) {
 	// Matrices in 8 bits: fc, the layer, 100 ids.
 	if got := with.Weights - alone.Weights; got < 64*(192+128*2+128+128+96*3+100)/2 || got > 2*64*(192+128*2+128+128+96*3+100) {
 		t.Errorf("weights of a head: %d bytes", got)
+	}
+}
+
+// What is planned for a target and what guesses beside it is what a card then misses.
+func TestDraftMemoryOnACard(t *testing.T) {
+	target, head, _ := golden(t, 0)
+	for _, draft := range []*Draft{{Name: target, Tokens: 3}, {Head: true, Name: head, Tokens: 3}} {
+		loading, err := begun(t, target, draft, "emu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lim := model.Limits{MaxSeqs: 3, MaxTokens: 32, MaxLen: 200, BlockSize: 16, Blocks: []int{40}, Depth: 1, Lookahead: 3}
+		need, err := loading.Cost()(lim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drv := loading.device.gpu.cfg.Driver
+		before, err := cuda.Probe(drv, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both, _, err := loading.Open(t.Context(), lim, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := cuda.Probe(drv, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned := need.Weights + need.KV + need.Activations
+		if taken := before.Free - after.Free; math.Abs(float64(taken-planned)) > 0.02*float64(planned) || need.Draft < planned/20 || need.Draft > planned*2/3 {
+			t.Errorf("%+v: %d bytes are taken, %d were planned, %d of them for what guesses", draft, taken, planned, need.Draft)
+		}
+		if err := both.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

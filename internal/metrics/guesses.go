@@ -72,28 +72,28 @@ func (d *guessDescs) all(ch chan<- *prometheus.Desc) {
 }
 
 // collect gives what a scrape asks for.
-func (d *guessDescs) collect(ch chan<- prometheus.Metric, g *Guesses) {
-	if g.Most == 0 {
+func (d *guessDescs) collect(ch chan<- prometheus.Metric, guesses *Guesses) {
+	if guesses.Most == 0 {
 		return
 	}
 	count := func(desc *prometheus.Desc, n uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
 	}
 	var guessed, accepted uint64
-	for _, from := range g.Sources {
+	for _, from := range guesses.Sources {
 		count(d.results, from.Accepted, from.Source, "accepted")
 		count(d.results, from.Refused, from.Source, "refused")
 		count(d.results, from.Unchecked, from.Source, "unchecked")
 		guessed, accepted = guessed+from.Accepted+from.Refused+from.Unchecked, accepted+from.Accepted
 	}
 	// Drafts, guesses and accepted ones are vLLM's counters, results are Ossian's own.
-	count(d.drafts, g.Rows)
+	count(d.drafts, guesses.Rows)
 	count(d.guessed, guessed)
 	count(d.accepted, accepted)
-	for place, n := range g.AcceptedAt[:min(g.Most, len(g.AcceptedAt))] {
+	for place, n := range guesses.AcceptedAt[:min(guesses.Most, len(guesses.AcceptedAt))] {
 		count(d.acceptedAt, n, strconv.Itoa(place))
 	}
-	for tokens, cost := range g.StepCosts {
+	for tokens, cost := range guesses.StepCosts {
 		ch <- prometheus.MustNewConstMetric(d.cost, prometheus.GaugeValue, cost, strconv.Itoa(tokens))
 	}
 }

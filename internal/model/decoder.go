@@ -68,15 +68,15 @@ func NewDecoder(spec *Spec, params map[string]tensor.Tensor, dev Device, lim Lim
 }
 
 // newInfo returns what the runner promises with these limits.
-func newInfo(s *Spec, lim Limits) (runner.Info, error) {
-	windows, _ := s.Groups()
+func newInfo(spec *Spec, lim Limits) (runner.Info, error) {
+	windows, _ := spec.Groups()
 	if len(lim.Blocks) != len(windows) {
-		return runner.Info{}, fmt.Errorf("model %s: %d KV pool sizes for %d groups", s.Name, len(lim.Blocks), len(windows))
+		return runner.Info{}, fmt.Errorf("model %s: %d KV pool sizes for %d groups", spec.Name, len(lim.Blocks), len(windows))
 	}
 	if lim.MaxSeqs < 1 || lim.MaxTokens < 1 || lim.MaxLen < 1 || lim.BlockSize < 1 || lim.Depth < 0 || lim.Lookahead < 0 {
-		return runner.Info{}, fmt.Errorf("model %s: limits %+v: every one must be positive", s.Name, lim)
+		return runner.Info{}, fmt.Errorf("model %s: limits %+v: every one must be positive", spec.Name, lim)
 	}
-	info := runner.Info{Vocab: s.Vocab, BlockSize: lim.BlockSize, MaxSeqs: lim.MaxSeqs,
+	info := runner.Info{Vocab: spec.Vocab, BlockSize: lim.BlockSize, MaxSeqs: lim.MaxSeqs,
 		MaxTokens: lim.MaxTokens, MaxLen: lim.MaxLen, Depth: max(lim.Depth, 1), Lookahead: lim.Lookahead}
 	for group, window := range windows {
 		info.Groups = append(info.Groups, runner.Group{Blocks: lim.Blocks[group], Window: window})
@@ -150,22 +150,22 @@ func (u *uploader) bufs(rows int, widths ...int) []Buf {
 }
 
 // upload uploads all parameters, layer by layer; those the model lacks become nil.
-func (d *decoder) upload(u *uploader) {
+func (d *decoder) upload(uploader *uploader) {
 	table := AsTable
 	if d.spec.Tied {
 		table = AsTiedTable
 	}
-	d.embed = u.weight("embed", table)
+	d.embed = uploader.weight("embed", table)
 	d.layers = make([]layer, d.spec.Layers)
 	for number := range d.layers {
 		prefix := "layers." + strconv.Itoa(number) + "."
 		// A device may multiply q, k and v as one matrix: beside tells it that they belong
 		// together.
-		matrix := func(part string) Weight { return u.weight(prefix+part, AsMatrix) }
-		vector := func(part string) Weight { return u.weight(prefix+part, AsVector) }
+		matrix := func(part string) Weight { return uploader.weight(prefix+part, AsMatrix) }
+		vector := func(part string) Weight { return uploader.weight(prefix+part, AsVector) }
 		d.layers[number] = layer{
 			attnNorm: vector("attn_norm"), ffnNorm: vector("ffn_norm"),
-			qkv: u.beside(prefix, AsMatrix, "q", "k", "v"), qkvBias: u.beside(prefix, AsVector, "q_bias", "k_bias", "v_bias"),
+			qkv: uploader.beside(prefix, AsMatrix, "q", "k", "v"), qkvBias: uploader.beside(prefix, AsVector, "q_bias", "k_bias", "v_bias"),
 			o: matrix("o"), oBias: vector("o_bias"),
 			qNorm: vector("q_norm"), kNorm: vector("k_norm"), sinks: vector("sinks"),
 			router: matrix("router"), routerBias: vector("router_bias"),
@@ -173,27 +173,27 @@ func (d *decoder) upload(u *uploader) {
 			dense: d.spec.FFN.IsDense(number),
 		}
 	}
-	d.norm = u.weight("norm", AsVector)
+	d.norm = uploader.weight("norm", AsVector)
 	d.head = d.embed
 	if !d.spec.Tied {
-		d.head = u.weight("head", AsMatrix)
+		d.head = uploader.weight("head", AsMatrix)
 	}
 }
 
 // alloc makes the activation buffers.
-func (d *decoder) alloc(u *uploader, lim Limits) {
+func (d *decoder) alloc(uploader *uploader, lim Limits) {
 	spec, tokens := d.spec, lim.MaxTokens
-	d.hidden, d.normed, d.delta = u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden)
-	d.qkv, d.attended = u.bufs(tokens, spec.QDim(), spec.KVDim(), spec.KVDim()), u.buf(tokens, spec.QDim())
+	d.hidden, d.normed, d.delta = uploader.buf(tokens, spec.Hidden), uploader.buf(tokens, spec.Hidden), uploader.buf(tokens, spec.Hidden)
+	d.qkv, d.attended = uploader.bufs(tokens, spec.QDim(), spec.KVDim(), spec.KVDim()), uploader.buf(tokens, spec.QDim())
 	inner := spec.FFN.DenseInner
 	if spec.FFN.Experts == 0 {
 		inner = spec.FFN.Inner
 	}
-	d.gateUp, d.inner = u.buf(tokens, 2*inner), u.buf(tokens, inner)
-	d.router = u.buf(tokens, spec.FFN.Experts)
-	d.ids, d.weights = u.buf(tokens, spec.FFN.TopK), u.buf(tokens, spec.FFN.TopK)
+	d.gateUp, d.inner = uploader.buf(tokens, 2*inner), uploader.buf(tokens, inner)
+	d.router = uploader.buf(tokens, spec.FFN.Experts)
+	d.ids, d.weights = uploader.buf(tokens, spec.FFN.TopK), uploader.buf(tokens, spec.FFN.TopK)
 	d.part = lim.Outputs() // what steps that only sample need at most
-	d.picked, d.logits = u.buf(d.part, spec.Hidden), u.buf(d.part, spec.Vocab)
+	d.picked, d.logits = uploader.buf(d.part, spec.Hidden), uploader.buf(d.part, spec.Vocab)
 }
 
 // forward is the whole model, models.md 1.2 and 2.2. Logits are wanted of that many
@@ -254,15 +254,15 @@ func (d *decoder) Info() runner.Info {
 }
 
 // Launch implements runner.Runner.
-func (d *decoder) Launch(b *runner.Batch) error {
+func (d *decoder) Launch(batch *runner.Batch) error {
 	if d.flight == d.info.Depth {
 		return fmt.Errorf("model %s: %d steps are uncollected, depth is %d", d.spec.Name, d.flight, d.info.Depth)
 	}
-	if err := d.dev.Begin(b); err != nil {
+	if err := d.dev.Begin(batch); err != nil {
 		return err
 	}
-	d.taps.begin(b)
-	d.forward(wanted(b))
+	d.taps.begin(batch)
+	d.forward(wanted(batch))
 	if err := d.dev.End(); err != nil {
 		return err
 	}

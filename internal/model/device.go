@@ -47,9 +47,9 @@ func (l *Limits) Outputs() int {
 // MaxLookahead is the largest Limits.Lookahead.
 const MaxLookahead = 31
 
-// Check reports limits of a device for s that would make sizes overflow, or that are of another
+// Check reports limits of a device for spec that would make sizes overflow, or that are of another
 // model.
-func (l *Limits) Check(s *Spec) error {
+func (l *Limits) Check(spec *Spec) error {
 	for _, limit := range []struct {
 		name     string
 		now, max int
@@ -67,7 +67,7 @@ func (l *Limits) Check(s *Spec) error {
 	if l.Lookahead < 0 || l.Lookahead > MaxLookahead {
 		return fmt.Errorf("lookahead %d, outside [0, %d]", l.Lookahead, MaxLookahead)
 	}
-	windows, _ := s.Groups()
+	windows, _ := spec.Groups()
 	if len(l.Blocks) != len(windows) {
 		return fmt.Errorf("%d KV pool sizes for %d groups", len(l.Blocks), len(windows))
 	}

@@ -39,8 +39,8 @@ func (s *HeadSpec) Features() int { return max(len(s.Boundaries), 1) }
 
 // HeadParams lists every parameter of a head. Names are those of a layer of Params without their
 // prefix, and embed, fc, input_norm, fc_norm.N, hidden_norm, norm, head.
-func HeadParams(s *HeadSpec) []Param {
-	spec, hidden := &s.Spec, s.Spec.Hidden
+func HeadParams(head *HeadSpec) []Param {
+	spec, hidden := &head.Spec, head.Spec.Hidden
 	list := []Param{
 		{"attn_norm", []int{hidden}}, {"hidden_norm", []int{hidden}},
 		{"q", []int{spec.QDim(), 2 * hidden}}, {"k", []int{spec.KVDim(), 2 * hidden}}, {"v", []int{spec.KVDim(), 2 * hidden}}, {"o", []int{hidden, spec.QDim()}},
@@ -52,51 +52,51 @@ func HeadParams(s *HeadSpec) []Param {
 			list = append(list, Param{name, shape})
 		}
 	}
-	some(s.Boundaries != nil, "fc", hidden, s.Features()*s.Target)
-	some(s.NormBeforeFC, "input_norm", s.Features()*s.Target)
-	for feature := range s.Features() {
-		some(s.NormFeatures, "fc_norm."+strconv.Itoa(feature), s.Target)
+	some(head.Boundaries != nil, "fc", hidden, head.Features()*head.Target)
+	some(head.NormBeforeFC, "input_norm", head.Features()*head.Target)
+	for feature := range head.Features() {
+		some(head.NormFeatures, "fc_norm."+strconv.Itoa(feature), head.Target)
 	}
-	some(s.Embed, "embed", spec.Vocab, hidden)
-	some(s.Head, "head", s.Out, hidden)
+	some(head.Embed, "embed", spec.Vocab, hidden)
+	some(head.Head, "head", head.Out, hidden)
 	return list
 }
 
 // CheckHead reports the first number of a head that cannot go with target, or parameter that is
 // missing or has another shape.
-func CheckHead(s *HeadSpec, target *Spec, params map[string]tensor.Tensor) error {
-	if err := s.Spec.Validate(); err != nil {
-		return fmt.Errorf("head %s: %w", s.Spec.Name, err)
+func CheckHead(head *HeadSpec, target *Spec, params map[string]tensor.Tensor) error {
+	if err := head.Spec.Validate(); err != nil {
+		return fmt.Errorf("head %s: %w", head.Spec.Name, err)
 		// Sizes that must agree: a head without its own matrices computes in the target's width.
 	}
 	switch {
-	case s.Target != target.Hidden:
-		return fmt.Errorf("head %s is for a model whose hidden size is %d, that of %s is %d", s.Spec.Name, s.Target, target.Name, target.Hidden)
-	case s.Spec.Vocab != target.Vocab:
-		return fmt.Errorf("head %s is for a vocabulary of %d ids, %s has %d", s.Spec.Name, s.Spec.Vocab, target.Name, target.Vocab)
-	case s.Boundaries == nil && s.Spec.Hidden != s.Target, !s.Embed && s.Spec.Hidden != target.Hidden, !s.Head && s.Spec.Hidden != target.Hidden:
-		return fmt.Errorf("head %s has hidden size %d and shares states or matrices with %s, which has %d", s.Spec.Name, s.Spec.Hidden, target.Name, target.Hidden)
-	case !s.Head && s.Out != target.Vocab, s.IDs != nil && len(s.IDs) != s.Out:
-		return fmt.Errorf("head %s guesses among %d ids, and has %d of them mapped to %d", s.Spec.Name, s.Out, len(s.IDs), target.Vocab)
+	case head.Target != target.Hidden:
+		return fmt.Errorf("head %s is for a model whose hidden size is %d, that of %s is %d", head.Spec.Name, head.Target, target.Name, target.Hidden)
+	case head.Spec.Vocab != target.Vocab:
+		return fmt.Errorf("head %s is for a vocabulary of %d ids, %s has %d", head.Spec.Name, head.Spec.Vocab, target.Name, target.Vocab)
+	case head.Boundaries == nil && head.Spec.Hidden != head.Target, !head.Embed && head.Spec.Hidden != target.Hidden, !head.Head && head.Spec.Hidden != target.Hidden:
+		return fmt.Errorf("head %s has hidden size %d and shares states or matrices with %s, which has %d", head.Spec.Name, head.Spec.Hidden, target.Name, target.Hidden)
+	case !head.Head && head.Out != target.Vocab, head.IDs != nil && len(head.IDs) != head.Out:
+		return fmt.Errorf("head %s guesses among %d ids, and has %d of them mapped to %d", head.Spec.Name, head.Out, len(head.IDs), target.Vocab)
 	}
 	// Boundaries ascend, so that states are taken in one pass over the layers.
-	for at, boundary := range s.Boundaries {
-		if boundary < 0 || boundary > target.Layers || (at > 0 && boundary <= s.Boundaries[at-1]) {
-			return fmt.Errorf("head %s takes states after %v layers of %s, which has %d", s.Spec.Name, s.Boundaries, target.Name, target.Layers)
+	for at, boundary := range head.Boundaries {
+		if boundary < 0 || boundary > target.Layers || (at > 0 && boundary <= head.Boundaries[at-1]) {
+			return fmt.Errorf("head %s takes states after %v layers of %s, which has %d", head.Spec.Name, head.Boundaries, target.Name, target.Layers)
 		}
 	}
-	for at, id := range s.IDs {
+	for at, id := range head.IDs {
 		if id < 0 || int(id) >= target.Vocab {
-			return fmt.Errorf("head %s: its id %d is %d of the target, whose vocabulary has %d", s.Spec.Name, at, id, target.Vocab)
+			return fmt.Errorf("head %s: its id %d is %d of the target, whose vocabulary has %d", head.Spec.Name, at, id, target.Vocab)
 		}
 	}
-	for _, param := range HeadParams(s) {
+	for _, param := range HeadParams(head) {
 		stored, ok := params[param.Name]
 		if !ok {
-			return fmt.Errorf("head %s: parameter %q is missing, expected shape %v", s.Spec.Name, param.Name, param.Shape)
+			return fmt.Errorf("head %s: parameter %q is missing, expected shape %v", head.Spec.Name, param.Name, param.Shape)
 		}
 		if !slices.Equal(stored.Shape, param.Shape) {
-			return fmt.Errorf("head %s: tensor %q has shape %v, parameter %q needs %v", s.Spec.Name, stored.Name, stored.Shape, param.Name, param.Shape)
+			return fmt.Errorf("head %s: tensor %q has shape %v, parameter %q needs %v", head.Spec.Name, stored.Name, stored.Shape, param.Name, param.Shape)
 		}
 	}
 	return nil
@@ -181,38 +181,38 @@ func NewHead(spec *HeadSpec, params map[string]tensor.Tensor, dev Joiner, lim Li
 }
 
 // upload uploads all parameters; those the head lacks become nil.
-func (h *Head) upload(u *uploader) {
-	matrix := func(name string) Weight { return u.weight(name, AsMatrix) }
-	vector := func(name string) Weight { return u.weight(name, AsVector) }
-	h.embed, h.head = u.weight("embed", AsTable), matrix("head")
+func (h *Head) upload(uploader *uploader) {
+	matrix := func(name string) Weight { return uploader.weight(name, AsMatrix) }
+	vector := func(name string) Weight { return uploader.weight(name, AsVector) }
+	h.embed, h.head = uploader.weight("embed", AsTable), matrix("head")
 	h.fc, h.inputNorm = matrix("fc"), vector("input_norm")
 	for feature := range h.spec.Features() {
 		h.featureNorms = append(h.featureNorms, vector("fc_norm."+strconv.Itoa(feature)))
 	}
 	h.attnNorm, h.hiddenNorm, h.ffnNorm, h.norm = vector("attn_norm"), vector("hidden_norm"), vector("ffn_norm"), vector("norm")
-	h.qkv, h.qkvBias = u.beside("", AsMatrix, "q", "k", "v"), make([]Weight, 3)
+	h.qkv, h.qkvBias = uploader.beside("", AsMatrix, "q", "k", "v"), make([]Weight, 3)
 	h.o, h.up, h.down = matrix("o"), matrix("up"), matrix("down")
 }
 
 // alloc makes the activation buffers.
-func (h *Head) alloc(u *uploader, lim Limits) {
+func (h *Head) alloc(uploader *uploader, lim Limits) {
 	spec, tokens := &h.spec.Spec, lim.MaxTokens
 	wide := h.spec.Features() * h.spec.Target
 	if h.spec.Boundaries != nil {
-		h.taken = u.buf(tokens, wide)
+		h.taken = uploader.buf(tokens, wide)
 	}
 	if h.spec.NormBeforeFC {
-		h.takenWhole = u.buf(tokens, wide)
+		h.takenWhole = uploader.buf(tokens, wide)
 	}
 	if h.spec.NormFeatures {
-		h.feature, h.featureNormed = u.buf(tokens, h.spec.Target), u.buf(tokens, h.spec.Target)
+		h.feature, h.featureNormed = uploader.buf(tokens, h.spec.Target), uploader.buf(tokens, h.spec.Target)
 	}
-	h.token, h.tokenNormed, h.state, h.stateNormed = u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden)
-	h.both, h.normed, h.delta = u.buf(tokens, 2*spec.Hidden), u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden)
-	h.projected, h.attended = u.bufs(tokens, spec.QDim(), spec.KVDim(), spec.KVDim()), u.buf(tokens, spec.QDim())
-	h.gateUp, h.inner = u.buf(tokens, 2*spec.FFN.Inner), u.buf(tokens, spec.FFN.Inner)
+	h.token, h.tokenNormed, h.state, h.stateNormed = uploader.buf(tokens, spec.Hidden), uploader.buf(tokens, spec.Hidden), uploader.buf(tokens, spec.Hidden), uploader.buf(tokens, spec.Hidden)
+	h.both, h.normed, h.delta = uploader.buf(tokens, 2*spec.Hidden), uploader.buf(tokens, spec.Hidden), uploader.buf(tokens, spec.Hidden)
+	h.projected, h.attended = uploader.bufs(tokens, spec.QDim(), spec.KVDim(), spec.KVDim()), uploader.buf(tokens, spec.QDim())
+	h.gateUp, h.inner = uploader.buf(tokens, 2*spec.FFN.Inner), uploader.buf(tokens, spec.FFN.Inner)
 	h.part = lim.Outputs()
-	h.made, h.picked, h.logits = u.buf(lim.MaxSeqs, spec.Hidden), u.buf(h.part, spec.Hidden), u.buf(h.part, h.spec.Out)
+	h.made, h.picked, h.logits = uploader.buf(lim.MaxSeqs, spec.Hidden), uploader.buf(h.part, spec.Hidden), uploader.buf(h.part, h.spec.Out)
 }
 
 // Follow has the head read what target, a decoder on a device of the same kind, makes of its tokens in
@@ -321,17 +321,17 @@ func (h *Head) Info() runner.Info {
 }
 
 // Launch implements runner.Runner, for rows of which each that samples has no guesses.
-func (h *Head) Launch(b *runner.Batch) error {
+func (h *Head) Launch(batch *runner.Batch) error {
 	switch {
 	case h.flight:
 		return fmt.Errorf("head %s: a step is uncollected", h.spec.Spec.Name)
-	case h.source == nil || (!h.own && !h.source.open) || len(h.places) != len(b.Tokens):
-		return fmt.Errorf("head %s: features of %d tokens for %d, of the target %v", h.spec.Spec.Name, len(h.places), len(b.Tokens), h.source != nil && h.source.open)
+	case h.source == nil || (!h.own && !h.source.open) || len(h.places) != len(batch.Tokens):
+		return fmt.Errorf("head %s: features of %d tokens for %d, of the target %v", h.spec.Spec.Name, len(h.places), len(batch.Tokens), h.source != nil && h.source.open)
 	}
-	if err := h.dev.Begin(b); err != nil {
+	if err := h.dev.Begin(batch); err != nil {
 		return err
 	}
-	h.forward(wanted(b))
+	h.forward(wanted(batch))
 	if err := h.dev.End(); err != nil {
 		return err
 	}

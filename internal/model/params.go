@@ -21,10 +21,10 @@ type Param struct {
 	Shape []int
 }
 
-// Params lists every parameter of s in the order in which a step reads them.
-func Params(s *Spec) []Param {
-	ps := []Param{{"embed", []int{s.Vocab, s.Hidden}}}
-	for i := range s.Layers {
+// Params lists every parameter of spec in the order in which a step reads them.
+func Params(spec *Spec) []Param {
+	ps := []Param{{"embed", []int{spec.Vocab, spec.Hidden}}}
+	for i := range spec.Layers {
 		add := func(name string, shape ...int) {
 			ps = append(ps, Param{"layers." + strconv.Itoa(i) + "." + name, shape})
 		}
@@ -34,55 +34,55 @@ func Params(s *Spec) []Param {
 			}
 		}
 		// Attention.
-		add("attn_norm", s.Hidden)
-		add("q", s.QDim(), s.Hidden)
-		bias(s.QKVBias, "q_bias", s.QDim())
-		add("k", s.KVDim(), s.Hidden)
-		bias(s.QKVBias, "k_bias", s.KVDim())
-		add("v", s.KVDim(), s.Hidden)
-		bias(s.QKVBias, "v_bias", s.KVDim())
-		bias(s.QKNorm, "q_norm", s.HeadDim)
-		bias(s.QKNorm, "k_norm", s.HeadDim)
-		bias(s.Sinks, "sinks", s.Heads)
-		add("o", s.Hidden, s.QDim())
-		bias(s.OBias, "o_bias", s.Hidden)
+		add("attn_norm", spec.Hidden)
+		add("q", spec.QDim(), spec.Hidden)
+		bias(spec.QKVBias, "q_bias", spec.QDim())
+		add("k", spec.KVDim(), spec.Hidden)
+		bias(spec.QKVBias, "k_bias", spec.KVDim())
+		add("v", spec.KVDim(), spec.Hidden)
+		bias(spec.QKVBias, "v_bias", spec.KVDim())
+		bias(spec.QKNorm, "q_norm", spec.HeadDim)
+		bias(spec.QKNorm, "k_norm", spec.HeadDim)
+		bias(spec.Sinks, "sinks", spec.Heads)
+		add("o", spec.Hidden, spec.QDim())
+		bias(spec.OBias, "o_bias", spec.Hidden)
 		// Feed-forward: dense, or a router and experts.
-		add("ffn_norm", s.Hidden)
-		ffn := &s.FFN
+		add("ffn_norm", spec.Hidden)
+		ffn := &spec.FFN
 		if ffn.IsDense(i) {
 			inner := ffn.Inner
 			if ffn.Experts > 0 {
 				inner = ffn.DenseInner
 			}
-			add("up", 2*inner, s.Hidden)
+			add("up", 2*inner, spec.Hidden)
 			bias(ffn.Bias, "up_bias", 2*inner)
-			add("down", s.Hidden, inner)
-			bias(ffn.Bias, "down_bias", s.Hidden)
+			add("down", spec.Hidden, inner)
+			bias(ffn.Bias, "down_bias", spec.Hidden)
 			continue
 		}
-		add("router", ffn.Experts, s.Hidden)
+		add("router", ffn.Experts, spec.Hidden)
 		bias(ffn.Bias, "router_bias", ffn.Experts)
-		add("up", ffn.Experts, 2*ffn.Inner, s.Hidden)
+		add("up", ffn.Experts, 2*ffn.Inner, spec.Hidden)
 		bias(ffn.Bias, "up_bias", ffn.Experts, 2*ffn.Inner)
-		add("down", ffn.Experts, s.Hidden, ffn.Inner)
-		bias(ffn.Bias, "down_bias", ffn.Experts, s.Hidden)
+		add("down", ffn.Experts, spec.Hidden, ffn.Inner)
+		bias(ffn.Bias, "down_bias", ffn.Experts, spec.Hidden)
 	}
-	ps = append(ps, Param{"norm", []int{s.Hidden}})
-	if !s.Tied {
-		ps = append(ps, Param{"head", []int{s.Vocab, s.Hidden}})
+	ps = append(ps, Param{"norm", []int{spec.Hidden}})
+	if !spec.Tied {
+		ps = append(ps, Param{"head", []int{spec.Vocab, spec.Hidden}})
 	}
 	return ps
 }
 
-// CheckParams reports the first parameter of s that is missing or has another shape.
-func CheckParams(s *Spec, params map[string]tensor.Tensor) error {
-	for _, param := range Params(s) {
+// CheckParams reports the first parameter of spec that is missing or has another shape.
+func CheckParams(spec *Spec, params map[string]tensor.Tensor) error {
+	for _, param := range Params(spec) {
 		stored, ok := params[param.Name]
 		if !ok {
-			return fmt.Errorf("model %s: parameter %q is missing, expected shape %v", s.Name, param.Name, param.Shape)
+			return fmt.Errorf("model %s: parameter %q is missing, expected shape %v", spec.Name, param.Name, param.Shape)
 		}
 		if !slices.Equal(stored.Shape, param.Shape) {
-			return fmt.Errorf("model %s: tensor %q has shape %v, parameter %q needs %v", s.Name, stored.Name, stored.Shape, param.Name, param.Shape)
+			return fmt.Errorf("model %s: tensor %q has shape %v, parameter %q needs %v", spec.Name, stored.Name, stored.Shape, param.Name, param.Shape)
 		}
 	}
 	return nil

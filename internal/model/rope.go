@@ -9,23 +9,23 @@ import (
 // and the factor on cos and sin: the pair (i, i+headDim/2) of a head at position
 // p turns by p·inv[i]. All in float64: references form the table in float32,
 // which at position 131071 is up to 0.008 rad off (models.md 1.3).
-func Frequencies(r RoPE, headDim int) (inv []float64, factor float64) {
+func Frequencies(rope RoPE, headDim int) (inv []float64, factor float64) {
 	inv = make([]float64, headDim/2)
 	for i := range inv {
-		inv[i] = math.Pow(r.Base, -2*float64(i)/float64(headDim))
-		if r.Divisors != nil {
-			inv[i] /= float64(r.Divisors[i])
+		inv[i] = math.Pow(rope.Base, -2*float64(i)/float64(headDim))
+		if rope.Divisors != nil {
+			inv[i] /= float64(rope.Divisors[i])
 		}
 	}
-	switch r.Scaling {
+	switch rope.Scaling {
 	case ScalingLinear:
 		for i := range inv {
-			inv[i] /= r.Factor
+			inv[i] /= rope.Factor
 		}
 	case ScalingYaRN:
-		return inv, r.yarn(inv, headDim)
+		return inv, rope.yarn(inv, headDim)
 	case ScalingLlama3:
-		r.llama3(inv)
+		rope.llama3(inv)
 	}
 	return inv, 1
 }

@@ -12,8 +12,8 @@ import (
 // spare is how many bytes a file leaves free on its disk.
 const spare = 1 << 30
 
-// Possible reports why a file of c cannot be made now; nil if it probably can.
-func Possible(prefix string, c *Content) error {
+// Possible reports why a file of the content cannot be made now; nil if it probably can.
+func Possible(prefix string, content *Content) error {
 	if !supported {
 		return errors.ErrUnsupported
 	}
@@ -21,7 +21,7 @@ func Possible(prefix string, c *Content) error {
 	if err := writable(dir); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	free, size := freeSpace(dir), c.Bytes()
+	free, size := freeSpace(dir), content.Bytes()
 	if found, err := Find(prefix); err == nil && free >= 0 {
 		for _, entry := range found {
 			if strings.HasSuffix(entry.Path, partial) {

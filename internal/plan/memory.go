@@ -260,8 +260,8 @@ func (p *Plan) Growth() string {
 // the checkpoint promises and the memory holds, and checks that all of it fits
 // (ADM-1). available <= 0 means unknown: everything fits. The error may be a
 // *FitError.
-func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, error) {
-	lim, err := complete(s, ask)
+func Fit(spec *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, error) {
+	lim, err := complete(spec, ask)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -271,7 +271,7 @@ func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, err
 		limits.MaxSeqs, limits.MaxLen = seqs, length
 		limits.MaxTokens = min(max(limits.MaxTokens, seqs), seqs*length) // a token for every sequence, no more than all have
 		if ask.Blocks == nil {
-			limits.Blocks = Blocks(s, limits)
+			limits.Blocks = Blocks(spec, limits)
 		}
 		footprint, err := cost(limits)
 		return Plan{Limits: limits, Footprint: footprint, Available: available}, err
@@ -291,14 +291,14 @@ func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, err
 		return try(lim.MaxSeqs, longest)
 	}
 	most := sort.Search(lim.MaxSeqs, func(i int) bool { return !fits(try(i+1, lim.MaxLen)) })
-	return Plan{}, &FitError{Model: s.Name, Need: plan.Footprint, Available: available, Asked: plan.Limits, MaxLen: longest, MaxSeqs: most}
+	return Plan{}, &FitError{Model: spec.Name, Need: plan.Footprint, Available: available, Asked: plan.Limits, MaxLen: longest, MaxSeqs: most}
 }
 
 // complete fills in defaults and refuses what no memory would make possible. Every
 // sequence needs a token of a step.
-func complete(s *model.Spec, lim model.Limits) (model.Limits, error) {
+func complete(spec *model.Spec, lim model.Limits) (model.Limits, error) {
 	if lim.MaxTokens > 0 && lim.MaxTokens < lim.MaxSeqs {
-		return lim, fmt.Errorf("model %s: --max-num-batched-tokens %d is less than --max-num-seqs %d, and every sequence needs a token of a step: raise one or lower the other", s.Name, lim.MaxTokens, lim.MaxSeqs)
+		return lim, fmt.Errorf("model %s: --max-num-batched-tokens %d is less than --max-num-seqs %d, and every sequence needs a token of a step: raise one or lower the other", spec.Name, lim.MaxTokens, lim.MaxSeqs)
 	}
 	for _, field := range []struct {
 		v    *int
@@ -306,15 +306,15 @@ func complete(s *model.Spec, lim model.Limits) (model.Limits, error) {
 		def  int
 		max  int
 	}{
-		{&lim.MaxSeqs, "--max-num-seqs", DefaultSeqs, 1 << 16}, {&lim.MaxTokens, "--max-num-batched-tokens", min(DefaultTokens, s.MaxLen), 1 << 20},
-		{&lim.BlockSize, "block size", DefaultBlockSize, 1 << 12}, {&lim.MaxLen, "--max-model-len", s.MaxLen, s.MaxLen}, {&lim.Depth, "depth", 1, 8},
+		{&lim.MaxSeqs, "--max-num-seqs", DefaultSeqs, 1 << 16}, {&lim.MaxTokens, "--max-num-batched-tokens", min(DefaultTokens, spec.MaxLen), 1 << 20},
+		{&lim.BlockSize, "block size", DefaultBlockSize, 1 << 12}, {&lim.MaxLen, "--max-model-len", spec.MaxLen, spec.MaxLen}, {&lim.Depth, "depth", 1, 8},
 	} {
 		// Zero stands for the default, which is within the bounds too.
 		if *field.v == 0 {
 			*field.v = field.def
 		}
 		if *field.v < 1 || *field.v > field.max {
-			return lim, fmt.Errorf("model %s: %s is %d, outside [1, %d]", s.Name, field.name, *field.v, field.max)
+			return lim, fmt.Errorf("model %s: %s is %d, outside [1, %d]", spec.Name, field.name, *field.v, field.max)
 		}
 	}
 	return lim, nil

@@ -57,20 +57,20 @@ type Model struct {
 	KV    tensor.DType   // element type of cached keys and values
 }
 
-// New counts the parameters of s from shapes and types alone; params must hold
-// every one that s asks for. Keys and values are taken to be cached as BF16.
-func New(s *model.Spec, params map[string]tensor.Tensor) (*Model, error) {
-	if err := s.Validate(); err != nil {
-		return nil, fmt.Errorf("model %s: %w", s.Name, err)
+// New counts the parameters of spec from shapes and types alone; params must hold
+// every one that spec asks for. Keys and values are taken to be cached as BF16.
+func New(spec *model.Spec, params map[string]tensor.Tensor) (*Model, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, fmt.Errorf("model %s: %w", spec.Name, err)
 	}
-	if err := model.CheckParams(s, params); err != nil {
+	if err := model.CheckParams(spec, params); err != nil {
 		return nil, err
 	}
-	counted := &Model{Spec: s, KV: tensor.BF16}
+	counted := &Model{Spec: spec, KV: tensor.BF16}
 	types := map[string]*TypePart{} // by name: both orders of MXFP4 are one type
-	for _, param := range model.Params(s) {
+	for _, param := range model.Params(spec) {
 		stored := params[param.Name]
-		role, matrix := roleOf(s, param)
+		role, matrix := roleOf(spec, param)
 		part := &counted.Parts[role]
 		for _, typed := range stored.Typed() {
 			elems, bytes, err := size(&typed)
@@ -118,9 +118,9 @@ func size(t *tensor.Tensor) (elems, bytes int64, err error) {
 
 // roleOf returns what a parameter is for, and whether it is a matrix that
 // activations are multiplied with.
-func roleOf(s *model.Spec, p model.Param) (role Role, matrix bool) {
+func roleOf(s *model.Spec, param model.Param) (role Role, matrix bool) {
 	// Parameters of experts have one dimension more than those of dense layers.
-	name := p.Name[strings.LastIndexByte(p.Name, '.')+1:]
+	name := param.Name[strings.LastIndexByte(param.Name, '.')+1:]
 	switch name {
 	case "embed":
 		return Embedding, s.Tied
@@ -131,17 +131,17 @@ func roleOf(s *model.Spec, p model.Param) (role Role, matrix bool) {
 	case "router", "router_bias":
 		return Router, name == "router"
 	case "up", "down":
-		if len(p.Shape) == 3 {
+		if len(param.Shape) == 3 {
 			return Experts, true
 		}
 		return Dense, true
 	case "up_bias", "down_bias":
-		if len(p.Shape) == 2 {
+		if len(param.Shape) == 2 {
 			return Experts, false
 		}
 		return Dense, false
 	}
-	return Attention, len(p.Shape) == 2
+	return Attention, len(param.Shape) == 2
 }
 
 // Total returns the parameters and stored bytes of the whole model.

@@ -21,28 +21,28 @@ const leastServed = 16
 // fits, and the pools of keys and values take what memory is left, up to what
 // MaxSeqs sequences of MaxLen can use: with less, sequences wait for each other.
 // Pools that are asked for must have room for one sequence of MaxLen.
-func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, error) {
+func Serve(spec *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, error) {
 	if ask.MaxSeqs == 0 {
 		most := DefaultServed
 		if ask.MaxTokens > 0 {
 			most = min(most, ask.MaxTokens)
 		}
-		return serveMost(s, ask, most, available, cost)
+		return serveMost(spec, ask, most, available, cost)
 	}
 	if ask.Blocks != nil {
-		plan, err := Fit(s, ask, available, cost)
+		plan, err := Fit(spec, ask, available, cost)
 		if err == nil {
-			err = enough(s, plan.Limits)
+			err = enough(spec, plan.Limits)
 		}
 		return plan, err
 	}
 	// First with the smallest pools, for which only the length may have to shrink; then the largest
 	// share that still fits, by halving: costs only grow with it.
 	pools := func(lim model.Limits, share int) model.Limits {
-		lim.Blocks = pools(s, lim, share)
+		lim.Blocks = pools(spec, lim, share)
 		return lim
 	}
-	plan, err := Fit(s, ask, available, func(lim model.Limits) (Footprint, error) { return cost(pools(lim, 0)) })
+	plan, err := Fit(spec, ask, available, func(lim model.Limits) (Footprint, error) { return cost(pools(lim, 0)) })
 	if err != nil {
 		return plan, err
 	}
@@ -58,15 +58,15 @@ func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, e
 
 // serveMost is Serve with as many sequences as fit with the whole context, up to most. With
 // fewer than leastServed the context is shortened first, if nobody has asked for one.
-func serveMost(s *model.Spec, ask model.Limits, most int, available int64, cost Cost) (Plan, error) {
+func serveMost(spec *model.Spec, ask model.Limits, most int, available int64, cost Cost) (Plan, error) {
 	try := func(seqs int) (Plan, error) {
 		few := ask
 		few.MaxSeqs = seqs
-		return Serve(s, few, available, cost)
+		return Serve(spec, few, available, cost)
 	}
 	plan, err := try(most)
 	whole := func(plan Plan, err error) bool {
-		return err == nil && (ask.MaxLen > 0 || plan.Limits.MaxLen == s.MaxLen)
+		return err == nil && (ask.MaxLen > 0 || plan.Limits.MaxLen == spec.MaxLen)
 	}
 	if _, narrow := errors.AsType[*FitError](err); whole(plan, err) || (err != nil && !narrow) {
 		return plan, err
@@ -102,17 +102,17 @@ const conversation = 1024
 // conversations as the others hold, with room to go on for those that run and as
 // they were left for those that are only cached. A prefix is found where every group
 // has its part; windows for the running ones alone would be what limits the cache.
-func pools(s *model.Spec, lim model.Limits, share int) []int {
+func pools(spec *model.Spec, lim model.Limits, share int) []int {
 	part := func(blocks int) int { return blocks/steps*share + blocks%steps*share/steps }
 	one := lim
 	one.MaxSeqs = 1
-	windows, _ := s.Groups()
-	least, whole := Blocks(s, one), blocksOf(lim.MaxLen, lim.BlockSize)
+	windows, _ := spec.Groups()
+	least, whole := Blocks(spec, one), blocksOf(lim.MaxLen, lim.BlockSize)
 	room := max(part(lim.MaxSeqs*whole), whole) // blocks of a group without a window
 	held := max(room/blocksOf(min(conversation, lim.MaxLen), lim.BlockSize), 1)
 	run := lim
 	run.MaxSeqs = min(held, lim.MaxSeqs)
-	running := Blocks(s, run)
+	running := Blocks(spec, run)
 	for group, window := range windows {
 		blocks := room
 		if window > 0 {

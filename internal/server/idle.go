@@ -121,15 +121,15 @@ func (r *roster) watch(conn net.Conn, state http.ConnState) {
 }
 
 // await says that the body of a connection's request is awaited, or no more.
-func (r *roster) await(c *counted, awaited bool) {
-	if c == nil || c.isSpare() {
+func (r *roster) await(counted *counted, awaited bool) {
+	if counted == nil || counted.isSpare() {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.leave(c)
-	if who := r.peers[c.peer]; who != nil && awaited {
-		r.at[c] = place{&who.awaited, who.awaited.PushBack(&idler{c, time.Now()})}
+	r.leave(counted)
+	if who := r.peers[counted.peer]; who != nil && awaited {
+		r.at[counted] = place{&who.awaited, who.awaited.PushBack(&idler{counted, time.Now()})}
 	}
 }
 

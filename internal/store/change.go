@@ -11,13 +11,13 @@ import (
 // leaves nothing behind in a transaction it shares with others.
 
 // create stores a new record; see Store.Create.
-func (t *txn) create(n *New, now time.Time) error {
-	if t.bucket(ids).Get([]byte(n.ID)) != nil {
+func (t *txn) create(record *New, now time.Time) error {
+	if t.bucket(ids).Get([]byte(record.ID)) != nil {
 		return ErrExists
 	}
-	made := &head{ID: n.ID, Owner: n.Owner, Previous: n.Previous, Background: n.Background, State: Running,
-		Created: now.UnixNano(), Items: len(n.Items)}
-	update := &Update{Object: n.Object, Events: n.Events, Refs: n.Refs, Note: n.Note, Done: n.Done}
+	made := &head{ID: record.ID, Owner: record.Owner, Previous: record.Previous, Background: record.Background, State: Running,
+		Created: now.UnixNano(), Items: len(record.Items)}
+	update := &Update{Object: record.Object, Events: record.Events, Refs: record.Refs, Note: record.Note, Done: record.Done}
 	if update.Object == nil {
 		update.Object = []byte{}
 	}
@@ -28,10 +28,10 @@ func (t *txn) create(n *New, now time.Time) error {
 	num := t.next
 	t.next++
 	t.added++
-	t.put(ids, []byte(n.ID), idValue(num, n.Owner))
+	t.put(ids, []byte(record.ID), idValue(num, record.Owner))
 	t.put(active, numKey(num), nil)
-	for i := range n.Items {
-		t.putBlob(num, kindItem, uint32(i), 1, itemBytes(&n.Items[i]))
+	for i := range record.Items {
+		t.putBlob(num, kindItem, uint32(i), 1, itemBytes(&record.Items[i]))
 	}
 	t.apply(num, made, update)
 	return nil

@@ -282,8 +282,8 @@ func (b *batch) records(visit func(t *txn, num uint64)) error {
 
 // dropNameless removes what belongs to records whose ids are lost: nobody can ask for it,
 // or delete it.
-func dropNameless(b *batch) error {
-	t, err := b.txn(0)
+func dropNameless(batch *batch) error {
+	t, err := batch.txn(0)
 	if err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func dropNameless(b *batch) error {
 	if err != nil {
 		return err
 	}
-	return b.records(func(t *txn, num uint64) {
+	return batch.records(func(t *txn, num uint64) {
 		if !named[num] {
 			t.clear(numKey(num))
 		}

@@ -159,17 +159,17 @@ func (s *Store) changed(id string) {
 
 // attempt applies one change of a group. A panic before its first write, which a
 // damaged page causes, is its own affair.
-func attempt(t *txn, change *op) (err error) {
-	before := t.wrote
+func attempt(txn *txn, change *op) (err error) {
+	before := txn.wrote
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			if t.wrote != before { // half a change must not be committed
+			if txn.wrote != before { // half a change must not be committed
 				panic(panicked)
 			}
 			err = &DamageError{change.id, fmt.Sprint(panicked)}
 		}
 	}()
-	return change.do(t)
+	return change.do(txn)
 }
 
 // transact runs f and eviction in one transaction and syncs it. After an error

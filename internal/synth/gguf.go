@@ -20,17 +20,17 @@ var ggufTypes = map[tensor.DType][2]uint32{
 }
 
 // gguf writes the file: formats.md 3, 5 and 6.
-func (w *writer) gguf(name string, o *Options) error {
-	entries := ggufEntries(o)
+func (w *writer) gguf(name string, options *Options) error {
+	entries := ggufEntries(options)
 	if err := w.plan(entries); err != nil {
 		return err
 	}
-	vocab, err := newVocabulary(&o.Model)
+	vocab, err := newVocabulary(&options.Model)
 	if err != nil {
 		return err
 	}
 	return w.file(name, func(out *bufio.Writer) error {
-		if _, err := out.Write(ggufHeader(o, vocab, entries)); err != nil {
+		if _, err := out.Write(ggufHeader(options, vocab, entries)); err != nil {
 			return err
 		}
 		// In the order of the header's offsets, each padded to the alignment.

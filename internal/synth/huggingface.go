@@ -15,22 +15,22 @@ import (
 )
 
 // huggingFace writes the directory: formats.md 1, 2 and 7.
-func (w *writer) huggingFace(dir string, o *Options) error {
-	entries := hfEntries(o)
+func (w *writer) huggingFace(dir string, options *Options) error {
+	entries := hfEntries(options)
 	if err := w.plan(entries); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}
-	vocab, err := newVocabulary(&o.Model)
+	vocab, err := newVocabulary(&options.Model)
 	if err != nil {
 		return err
 	}
 	// Everything but the weights is small and written first.
 	files := map[string]any{
-		"config.json":            config(o, vocab),
-		"generation_config.json": generationConfig(o, vocab),
+		"config.json":            config(options, vocab),
+		"generation_config.json": generationConfig(options, vocab),
 		"tokenizer.json":         vocab.tokenizerJSON(),
 		"tokenizer_config.json":  vocab.tokenizerConfig(),
 	}
@@ -45,7 +45,7 @@ func (w *writer) huggingFace(dir string, o *Options) error {
 			return err
 		}
 	}
-	return w.shards(dir, o.ShardBytes, entries)
+	return w.shards(dir, options.ShardBytes, entries)
 }
 
 // shards writes the tensors into one file, or into several with an index, each of them with at
@@ -127,8 +127,8 @@ func (w *writer) safetensors(out *bufio.Writer, entries []*entry) error {
 }
 
 // config is config.json in the dialect of the published checkpoints.
-func config(o *Options, vocab *vocabulary) map[string]any {
-	spec := &o.Model.Spec
+func config(options *Options, vocab *vocabulary) map[string]any {
+	spec := &options.Model.Spec
 	architecture := map[string][2]string{
 		"gpt-oss": {"gpt_oss", "GptOssForCausalLM"}, "qwen3": {"qwen3", "Qwen3ForCausalLM"},
 		"qwen3moe": {"qwen3_moe", "Qwen3MoeForCausalLM"}, "llama": {"llama", "LlamaForCausalLM"},
@@ -136,7 +136,7 @@ func config(o *Options, vocab *vocabulary) map[string]any {
 	// What all families have; the switch adds what is a family's own.
 	keys := map[string]any{
 		"model_type": architecture[0], "architectures": []string{architecture[1]},
-		"torch_dtype": torchType(o.Type), "hidden_act": "silu", "attention_bias": spec.QKVBias,
+		"torch_dtype": torchType(options.Type), "hidden_act": "silu", "attention_bias": spec.QKVBias,
 		"num_hidden_layers": spec.Layers, "hidden_size": spec.Hidden, "intermediate_size": spec.FFN.Inner, "vocab_size": spec.Vocab,
 		"num_attention_heads": spec.Heads, "num_key_value_heads": spec.KVHeads, "head_dim": spec.HeadDim,
 		"max_position_embeddings": spec.MaxLen, "rms_norm_eps": spec.Eps, "tie_word_embeddings": spec.Tied,
@@ -189,16 +189,16 @@ func gptOSSConfig(spec *model.Spec, keys map[string]any) {
 }
 
 // ropeScaling is the value of rope_scaling, null for none.
-func ropeScaling(r *model.RoPE) any {
-	switch r.Scaling {
+func ropeScaling(rope *model.RoPE) any {
+	switch rope.Scaling {
 	case model.ScalingLinear:
-		return map[string]any{"rope_type": "linear", "factor": decimal(r.Factor)}
+		return map[string]any{"rope_type": "linear", "factor": decimal(rope.Factor)}
 	case model.ScalingYaRN:
-		return map[string]any{"rope_type": "yarn", "factor": decimal(r.Factor), "original_max_position_embeddings": r.Original,
-			"beta_fast": decimal(r.BetaFast), "beta_slow": decimal(r.BetaSlow), "truncate": r.Truncate}
+		return map[string]any{"rope_type": "yarn", "factor": decimal(rope.Factor), "original_max_position_embeddings": rope.Original,
+			"beta_fast": decimal(rope.BetaFast), "beta_slow": decimal(rope.BetaSlow), "truncate": rope.Truncate}
 	case model.ScalingLlama3:
-		return map[string]any{"rope_type": "llama3", "factor": decimal(r.Factor), "original_max_position_embeddings": r.Original,
-			"low_freq_factor": decimal(r.LowFreq), "high_freq_factor": decimal(r.HighFreq)}
+		return map[string]any{"rope_type": "llama3", "factor": decimal(rope.Factor), "original_max_position_embeddings": rope.Original,
+			"low_freq_factor": decimal(rope.LowFreq), "high_freq_factor": decimal(rope.HighFreq)}
 	}
 	return nil
 }

@@ -33,15 +33,15 @@ var (
 )
 
 // hfEntries lists the tensors of the Hugging Face form.
-func hfEntries(o *Options) []*entry {
+func hfEntries(options *Options) []*entry {
 	var out []*entry
-	gptOSS, experts := o.Model.Family == "gpt-oss", o.Model.FFN.Experts > 0
-	for _, param := range params(o) {
+	gptOSS, experts := options.Model.Family == "gpt-oss", options.Model.FFN.Experts > 0
+	for _, param := range params(options) {
 		prefix := ""
 		if param.layer >= 0 {
 			prefix = fmt.Sprintf("model.layers.%d.", param.layer)
 		}
-		made := entry{name: prefix + hfNames[param.name], dtype: o.Type, shape: param.shape, param: param}
+		made := entry{name: prefix + hfNames[param.name], dtype: options.Type, shape: param.shape, param: param}
 		// Gate and up, experts and MXFP4 become several tensors.
 		switch {
 		case param.name == "router" && gptOSS:
@@ -98,15 +98,15 @@ func projections(whole entry, prefix string) []*entry {
 }
 
 // ggufEntries lists the tensors of the GGUF form.
-func ggufEntries(o *Options) []*entry {
+func ggufEntries(options *Options) []*entry {
 	var out []*entry
-	spec := &o.Model.Spec
-	for _, param := range params(o) {
+	spec := &options.Model.Spec
+	for _, param := range params(options) {
 		prefix := ""
 		if param.layer >= 0 {
 			prefix = fmt.Sprintf("blk.%d.", param.layer)
 		}
-		made := entry{name: prefix + ggufNames[param.name], dtype: o.Type, shape: param.shape, param: param}
+		made := entry{name: prefix + ggufNames[param.name], dtype: options.Type, shape: param.shape, param: param}
 		// Published files keep vectors and routers in float32, and experts of gpt-oss in MXFP4.
 		if len(param.shape) == 1 || param.name == "router" || strings.HasSuffix(param.name, "_bias") {
 			made.dtype = tensor.F32

@@ -62,10 +62,10 @@ type param struct {
 }
 
 // params lists the parameters of the model.
-func params(o *Options) []*param {
+func params(options *Options) []*param {
 	var out []*param
-	for _, asked := range model.Params(&o.Model.Spec) {
-		made := &param{name: asked.Name, layer: -1, shape: asked.Shape, rows: 1, key: hash(o.Seed, asked.Name)}
+	for _, asked := range model.Params(&options.Model.Spec) {
+		made := &param{name: asked.Name, layer: -1, shape: asked.Shape, rows: 1, key: hash(options.Seed, asked.Name)}
 		if part, ok := strings.CutPrefix(asked.Name, "layers."); ok {
 			number, name, _ := strings.Cut(part, ".")
 			made.layer, _ = strconv.Atoi(number)
@@ -79,7 +79,7 @@ func params(o *Options) []*param {
 			made.rows *= d
 		}
 		made.rows /= made.cols
-		made.draw(&o.Model.Spec)
+		made.draw(&options.Model.Spec)
 		out = append(out, made)
 	}
 	return out
@@ -92,18 +92,18 @@ func params(o *Options) []*param {
 // all layers together add about half of that in mean square, so tokens stay
 // distinct. The final norm has random signs: a tied output matrix would otherwise
 // find the input token again, and greedy text would repeat it for ever.
-func (p *param) draw(s *model.Spec) {
+func (p *param) draw(spec *model.Spec) {
 	in := func(gain float64) float64 { return gain / math.Sqrt(float64(p.cols)) }
 	embed := 1.0
-	if s.Tied {
-		embed = 2 / math.Sqrt(float64(s.Hidden))
+	if spec.Tied {
+		embed = 2 / math.Sqrt(float64(spec.Hidden))
 	}
-	add := embed / math.Sqrt(float64(s.Layers)) // what one layer may add
-	gate, product := 1.5, 1.3                   // size of gate and up, and of their activated product
-	if s.FFN.Activation == model.SwiGLU {
+	add := embed / math.Sqrt(float64(spec.Layers)) // what one layer may add
+	gate, product := 1.5, 1.3                      // size of gate and up, and of their activated product
+	if spec.FFN.Activation == model.SwiGLU {
 		gate, product = 2.5, 5 // some values reach the clamp at 7
 	}
-	if s.FFN.Experts > 0 {
+	if spec.FFN.Experts > 0 {
 		product /= 2 // a weighted mean of independent experts is smaller than one of them
 	}
 	switch p.name {

@@ -89,22 +89,22 @@ func (v *progressView) Draw(width int) string {
 }
 
 // status is the text beside the bar: "45%  6.2 GB of 13.8 GB  110 MB/s  1m10s left".
-func (p *Progress) status(m *Meter) string {
+func (p *Progress) status(meter *Meter) string {
 	count, per := FormatBytes, "/s"
 	if p.unit == Tokens {
 		count, per = FormatCount, " tokens/s"
 	}
 	var out strings.Builder
 	if p.total > 0 {
-		fmt.Fprintf(&out, "%3d%%  %s of %s", 100*m.done/p.total, count(m.done), count(p.total))
+		fmt.Fprintf(&out, "%3d%%  %s of %s", 100*meter.done/p.total, count(meter.done), count(p.total))
 	} else {
-		out.WriteString(count(m.done))
+		out.WriteString(count(meter.done))
 	}
-	rate := m.Rate()
+	rate := meter.Rate()
 	if rate > 0 {
 		fmt.Fprintf(&out, "  %s%s", count(int64(rate)), per)
 	}
-	if left := float64(p.total - m.done); rate > 0 && left > 0 {
+	if left := float64(p.total - meter.done); rate > 0 && left > 0 {
 		fmt.Fprintf(&out, "  %s left", FormatDuration(time.Duration(left/rate*float64(time.Second))))
 	}
 	return out.String()

@@ -123,7 +123,7 @@ func (s *session) abort() error {
 	cancel()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		load, aborted, err := s.load()
-		if err != nil || load == 0 && aborted != before {
+		if err != nil || (load == 0 && aborted != before) {
 			return err
 		}
 		if time.Now().After(deadline) {

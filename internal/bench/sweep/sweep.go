@@ -214,14 +214,14 @@ func (e *Experiment) finish(all []Object) error {
 }
 
 // note writes down what failed.
-func (e *Experiment) note(path string, f failure) error {
+func (e *Experiment) note(path string, failure failure) error {
 	short, err := filepath.Rel(e.Dir, path)
 	if err != nil {
 		short = path
 	}
-	e.failed = append(e.failed, fmt.Sprintf("%s: %v", short, f.err))
-	fmt.Fprintf(e.Out, "failed: %v; see %s\n", f.err, path)
-	return f.write(path)
+	e.failed = append(e.failed, fmt.Sprintf("%s: %v", short, failure.err))
+	fmt.Fprintf(e.Out, "failed: %v; see %s\n", failure.err, path)
+	return failure.write(path)
 }
 
 // runs makes the runs of a combination, as far as they are not there, and returns all.

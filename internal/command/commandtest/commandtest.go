@@ -140,14 +140,14 @@ func (c *Console) String() string {
 }
 
 // WriteModel writes a tiny model of a preset in the working directory.
-func WriteModel(t *testing.T, preset, name string, o synth.Options) {
+func WriteModel(t *testing.T, preset, name string, options synth.Options) {
 	t.Helper()
 	m, err := synth.Preset(preset)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Model = m
-	if err := synth.Write(t.Context(), name, o, nil); err != nil {
+	options.Model = m
+	if err := synth.Write(t.Context(), name, options, nil); err != nil {
 		t.Fatal(err)
 	}
 }

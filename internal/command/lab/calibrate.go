@@ -179,17 +179,17 @@ func rowsText(result *calibrate.Result, path string) string {
 }
 
 // parametersText lists the parameters of a calibration.
-func parametersText(c *predict.Calibration) string {
+func parametersText(calibration *predict.Calibration) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%-28s %10s %-14s %-10s %s\n", "parameter", "value", "unit", "origin", "standard error")
-	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
-		parameter := c.Parameters[name]
+	for _, name := range slices.Sorted(maps.Keys(calibration.Parameters)) {
+		parameter := calibration.Parameters[name]
 		se := "-"
 		if parameter.SE > 0 {
 			se = fmt.Sprintf("%.0f %%", 100*parameter.SE)
 		}
 		mark := ""
-		if slices.Contains(c.Left, name) {
+		if slices.Contains(calibration.Left, name) {
 			mark = "  not identified"
 		}
 		fmt.Fprintf(&out, "%-28s %10s %-14s %-10s %s%s\n", name, number(parameter.Value), parameter.Unit, parameter.Origin, se, mark)

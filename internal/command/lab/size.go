@@ -230,14 +230,14 @@ func counts(offer *size.Offer) string {
 	return fmt.Sprintf("[%d, %d]", offer.Fewest, offer.Most)
 }
 
-func price(e *predict.Estimate, bound bool) string {
+func price(estimate *predict.Estimate, bound bool) string {
 	switch {
-	case e == nil:
+	case estimate == nil:
 		return "no price"
 	case bound:
-		return number(e.Value) + " at least"
+		return number(estimate.Value) + " at least"
 	}
-	return number(e.Value) + " " + interval(*e, false)
+	return number(estimate.Value) + " " + interval(*estimate, false)
 }
 
 // settingsText names the limits that were chosen.

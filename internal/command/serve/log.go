@@ -38,18 +38,18 @@ const mostText = 1 << 20
 
 // clean bounds what a line of the log says, and takes out what would steer the terminal
 // that shows it: parts of it are from requests and files.
-func clean(_ []string, a slog.Attr) slog.Attr {
+func clean(_ []string, attribute slog.Attr) slog.Attr {
 	text := ""
-	switch value := a.Value.Any().(type) {
+	switch value := attribute.Value.Any().(type) {
 	case string:
 		text = value
 	case error:
 		text = value.Error()
 	default:
-		return a
+		return attribute
 	}
 	if len(text) > mostText {
 		text = text[:mostText] + "…"
 	}
-	return slog.String(a.Key, strings.Map(terminal.Printable, text))
+	return slog.String(attribute.Key, strings.Map(terminal.Printable, text))
 }

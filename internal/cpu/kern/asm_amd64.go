@@ -51,8 +51,8 @@ const amd, intel = 0x68747541, 0x756e6547
 // fetchesPages reports whether the processor fetches pages as Intel's do.
 func fetchesPages() bool { return vendor() == intel }
 
-// hasOneRow reports whether the level has kernels for one activation row.
-func (l Level) hasOneRow() bool { return l.wide() }
+// hasOneRow reports whether the level has kernels for one activation row, with its residual if fine.
+func (l Level) hasOneRow(fine bool) bool { return l.wide() || (l == AVX2 && !fine) }
 
 // pairs reports whether the level multiplies pairs of BF16 as they lie. Else activations are
 // kept as float32 of the same values.
@@ -61,8 +61,8 @@ func (l Level) pairs() bool { return l == AMX || (l.wide() && chained) }
 // hasBF16 reports whether the level has kernels for BF16 in row groups.
 func (l Level) hasBF16() bool { return l > Go }
 
-func bf16Asm(l Level, T, G int, w, a *byte, nb, size int, y *float32) {
-	bf16Kernel(l, T, G, w, a, nb, size, y)
+func bf16Asm(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {
+	bf16Kernel(l, T, G, w, a, nb, size, ahead, y)
 }
 
 // bf16TilesAsm runs a product in one of the machine's tiles of activations, or two at a time.

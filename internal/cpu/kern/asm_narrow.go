@@ -2,15 +2,15 @@
 
 package kern
 
-// Kernels that only AVX-512 and AMX have, and that other levels are never asked for, do not exist in
-// this build.
+// Kernels that only levels of amd64 have, and that others are never asked for, do not exist in this
+// build.
 const noKernels = "kern: this build has no such kernels; use kern.Detect to choose a level"
 
 func oneRowKernel(Level, family, bool, int, *byte, *byte, int, int, int, int, *float32, int, *float32) {
 	panic(noKernels)
 }
 
-func (l Level) hasOneRow() bool { return false }
+func (l Level) hasOneRow(bool) bool { return false }
 
 func fetchesPages() bool { return false }
 

@@ -80,19 +80,28 @@ func (l Level) roundBF16(tile []byte, T, t int, x []float32) {
 }
 
 // bf16Tile computes y[t·16G+16g+r] = w[g][r]·x[t] for G row groups of nb blocks, size bytes
-// apart, and a tile of T rows; G is 1 or, for one row and l.wide, bf16Groups. It is for the
-// levels below AMX.
-func (l Level) bf16Tile(w []byte, size, G int, tile []byte, nb, T int, y []float32) {
+// apart, and a tile of T rows, and asks for weights ahead bytes further on; G is 1 or that of
+// bf16Together. It is for the levels below AMX.
+func (l Level) bf16Tile(w []byte, size, G, ahead int, tile []byte, nb, T int, y []float32) {
 	_, _, _ = w[:(G-1)*size+nb*layouts[bf16x16].quants], tile[:nb*T*l.BF16Bytes(bf16Block)], y[:T*G*groupRows]
 	if !l.hasBF16() {
 		bf16Go(w, tile, nb, T, y)
 		return
 	}
-	bf16Asm(l, T, G, &w[0], &tile[0], nb, size, &y[0])
+	bf16Asm(l, T, G, &w[0], &tile[0], nb, size, ahead, &y[0])
 }
 
-// bf16Groups is how many row groups there are kernels for with one activation row.
-const bf16Groups = 4
+// bf16Together returns how many row groups are read side by side for a tile of T rows that meets
+// each once. One row in one sum keeps the multipliers busy with four; else few rows wait for memory.
+func (l Level) bf16Together(T, streams int) int {
+	switch {
+	case !l.wide() || T > 6:
+		return 1
+	case T == 1 && (chained || streams == 1):
+		return 4
+	}
+	return streams
+}
 
 // bf16Go defines the order of sums. In blocks of 32, of their own from zero, sums of the products
 // of even elements and of odd ones; then both together are added to what the blocks before

@@ -241,6 +241,44 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 
 func oneRowKernel(l Level, f family, fine bool, streams int, w, a *byte, nb, groups, size, ahead int, bias *float32, step int, y *float32) {
 	switch {
+	case l == AVX2 && fine == false && streams == 1:
+		switch f {
+		case mx4:
+			mx4OneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4:
+			q4OneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4m:
+			q4mOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4k:
+			q4kOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q8:
+			q8OneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q5m:
+			q5mOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q5k:
+			q5kOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q6k:
+			q6kOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		}
+	case l == AVX2 && fine == false && streams == 2:
+		switch f {
+		case mx4:
+			mx4OneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4:
+			q4OneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4m:
+			q4mOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q4k:
+			q4kOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q8:
+			q8OneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q5m:
+			q5mOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q5k:
+			q5kOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		case q6k:
+			q6kOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+		}
 	case l.wide() && fine == false && streams == 1:
 		switch f {
 		case mx4:
@@ -572,81 +610,105 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32, 
 	}
 }
 
-func bf16Kernel(l Level, T, G int, w, a *byte, nb, size int, y *float32) {
+func bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {
 	switch {
 	case l.wide() && chained == false:
 		switch {
-		case G == 4: // T is 1
-			bf16Tiled4GroupsAVX512(w, a, nb, size, y)
-		case T == 1:
-			bf16Tiled1AVX512(w, a, nb, size, y)
-		case T == 2:
-			bf16Tiled2AVX512(w, a, nb, size, y)
-		case T == 3:
-			bf16Tiled3AVX512(w, a, nb, size, y)
-		case T == 4:
-			bf16Tiled4AVX512(w, a, nb, size, y)
-		case T == 5:
-			bf16Tiled5AVX512(w, a, nb, size, y)
-		case T == 6:
-			bf16Tiled6AVX512(w, a, nb, size, y)
-		case T == 7:
-			bf16Tiled7AVX512(w, a, nb, size, y)
-		case T == 8:
-			bf16Tiled8AVX512(w, a, nb, size, y)
+		case T == 1 && G == 2:
+			bf16Tiled1Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 1 && G == 4:
+			bf16Tiled1Groups4AVX512(w, a, nb, size, ahead, y)
+		case T == 1 && G == 1:
+			bf16Tiled1AVX512(w, a, nb, size, ahead, y)
+		case T == 2 && G == 2:
+			bf16Tiled2Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 2 && G == 1:
+			bf16Tiled2AVX512(w, a, nb, size, ahead, y)
+		case T == 3 && G == 2:
+			bf16Tiled3Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 3 && G == 1:
+			bf16Tiled3AVX512(w, a, nb, size, ahead, y)
+		case T == 4 && G == 2:
+			bf16Tiled4Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 4 && G == 1:
+			bf16Tiled4AVX512(w, a, nb, size, ahead, y)
+		case T == 5 && G == 2:
+			bf16Tiled5Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 5 && G == 1:
+			bf16Tiled5AVX512(w, a, nb, size, ahead, y)
+		case T == 6 && G == 2:
+			bf16Tiled6Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 6 && G == 1:
+			bf16Tiled6AVX512(w, a, nb, size, ahead, y)
+		case T == 7 && G == 1:
+			bf16Tiled7AVX512(w, a, nb, size, ahead, y)
+		case T == 8 && G == 1:
+			bf16Tiled8AVX512(w, a, nb, size, ahead, y)
 		}
 	case l.wide() && chained == true:
 		switch {
-		case G == 4: // T is 1
-			bf16Native4GroupsAVX512(w, a, nb, size, y)
-		case T == 1:
-			bf16Native1AVX512(w, a, nb, size, y)
-		case T == 2:
-			bf16Native2AVX512(w, a, nb, size, y)
-		case T == 3:
-			bf16Native3AVX512(w, a, nb, size, y)
-		case T == 4:
-			bf16Native4AVX512(w, a, nb, size, y)
-		case T == 5:
-			bf16Native5AVX512(w, a, nb, size, y)
-		case T == 6:
-			bf16Native6AVX512(w, a, nb, size, y)
-		case T == 7:
-			bf16Native7AVX512(w, a, nb, size, y)
-		case T == 8:
-			bf16Native8AVX512(w, a, nb, size, y)
-		case T == 9:
-			bf16Native9AVX512(w, a, nb, size, y)
-		case T == 10:
-			bf16Native10AVX512(w, a, nb, size, y)
-		case T == 11:
-			bf16Native11AVX512(w, a, nb, size, y)
-		case T == 12:
-			bf16Native12AVX512(w, a, nb, size, y)
+		case T == 1 && G == 2:
+			bf16Native1Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 1 && G == 4:
+			bf16Native1Groups4AVX512(w, a, nb, size, ahead, y)
+		case T == 1 && G == 1:
+			bf16Native1AVX512(w, a, nb, size, ahead, y)
+		case T == 2 && G == 2:
+			bf16Native2Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 2 && G == 1:
+			bf16Native2AVX512(w, a, nb, size, ahead, y)
+		case T == 3 && G == 2:
+			bf16Native3Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 3 && G == 1:
+			bf16Native3AVX512(w, a, nb, size, ahead, y)
+		case T == 4 && G == 2:
+			bf16Native4Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 4 && G == 1:
+			bf16Native4AVX512(w, a, nb, size, ahead, y)
+		case T == 5 && G == 2:
+			bf16Native5Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 5 && G == 1:
+			bf16Native5AVX512(w, a, nb, size, ahead, y)
+		case T == 6 && G == 2:
+			bf16Native6Groups2AVX512(w, a, nb, size, ahead, y)
+		case T == 6 && G == 1:
+			bf16Native6AVX512(w, a, nb, size, ahead, y)
+		case T == 7 && G == 1:
+			bf16Native7AVX512(w, a, nb, size, ahead, y)
+		case T == 8 && G == 1:
+			bf16Native8AVX512(w, a, nb, size, ahead, y)
+		case T == 9 && G == 1:
+			bf16Native9AVX512(w, a, nb, size, ahead, y)
+		case T == 10 && G == 1:
+			bf16Native10AVX512(w, a, nb, size, ahead, y)
+		case T == 11 && G == 1:
+			bf16Native11AVX512(w, a, nb, size, ahead, y)
+		case T == 12 && G == 1:
+			bf16Native12AVX512(w, a, nb, size, ahead, y)
 		}
 	case l == AVX2 && chained == false:
 		switch {
-		case T == 1:
-			bf16Tiled1AVX2(w, a, nb, size, y)
-		case T == 2:
-			bf16Tiled2AVX2(w, a, nb, size, y)
-		case T == 3:
-			bf16Tiled3AVX2(w, a, nb, size, y)
+		case T == 1 && G == 1:
+			bf16Tiled1AVX2(w, a, nb, size, ahead, y)
+		case T == 2 && G == 1:
+			bf16Tiled2AVX2(w, a, nb, size, ahead, y)
+		case T == 3 && G == 1:
+			bf16Tiled3AVX2(w, a, nb, size, ahead, y)
 		}
 	case l == AVX2 && chained == true:
 		switch {
-		case T == 1:
-			bf16Chain1AVX2(w, a, nb, size, y)
-		case T == 2:
-			bf16Chain2AVX2(w, a, nb, size, y)
-		case T == 3:
-			bf16Chain3AVX2(w, a, nb, size, y)
-		case T == 4:
-			bf16Chain4AVX2(w, a, nb, size, y)
-		case T == 5:
-			bf16Chain5AVX2(w, a, nb, size, y)
-		case T == 6:
-			bf16Chain6AVX2(w, a, nb, size, y)
+		case T == 1 && G == 1:
+			bf16Chain1AVX2(w, a, nb, size, ahead, y)
+		case T == 2 && G == 1:
+			bf16Chain2AVX2(w, a, nb, size, ahead, y)
+		case T == 3 && G == 1:
+			bf16Chain3AVX2(w, a, nb, size, ahead, y)
+		case T == 4 && G == 1:
+			bf16Chain4AVX2(w, a, nb, size, ahead, y)
+		case T == 5 && G == 1:
+			bf16Chain5AVX2(w, a, nb, size, ahead, y)
+		case T == 6 && G == 1:
+			bf16Chain6AVX2(w, a, nb, size, ahead, y)
 		}
 	}
 }

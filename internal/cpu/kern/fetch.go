@@ -2,8 +2,8 @@ package kern
 
 import "fmt"
 
-// A Fetch is how products with one activation row ask memory for packed weights. Which is the
-// fastest depends on what the processor fetches by itself; what is computed does not.
+// A Fetch is how products with one activation row, or few of BF16, ask memory for packed weights.
+// Which is the fastest depends on what the processor fetches by itself; what is computed does not.
 type Fetch struct {
 	Streams int // places that a worker reads side by side, 1 or 2
 	Ahead   int // bytes from what a stream multiplies to what it asks for
@@ -26,7 +26,7 @@ var oneFar, twoNear = Fetch{Streams: 1, Ahead: 4096}, Fetch{Streams: 2, Ahead: 1
 // Fetches returns the ways that are worth a trial, first the one to begin with. A level without
 // kernels for one row has one, whose distance these kernels have.
 func (l Level) Fetches() []Fetch {
-	if !l.hasOneRow() {
+	if !l.hasOneRow(false) {
 		return []Fetch{oneFar}
 	}
 	ways := []Fetch{oneFar, twoNear, {Streams: 2, Ahead: 4096}, {Streams: 1, Ahead: 1024}}
@@ -43,7 +43,7 @@ func (m *Matrix) Fetches() []Fetch {
 		return m.halves[0].Fetches()
 	}
 	ways := m.opt.Level.Fetches()
-	if !m.quantised() {
+	if vectors := m.quantised() || (m.rounded() && !m.tiled()); !vectors || !m.opt.Level.hasOneRow(m.quantised() && m.opt.Fine) {
 		ways = ways[:1]
 	}
 	return ways

@@ -39,6 +39,11 @@ func mx4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func mx4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// mx4OneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func mx4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
 // mx4OneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -48,6 +53,11 @@ func mx4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int,
 //
 //go:noescape
 func mx4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// mx4OneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func mx4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // mx4OneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
@@ -154,6 +164,11 @@ func q4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q4OneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
 // q4OneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -163,6 +178,11 @@ func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, 
 //
 //go:noescape
 func q4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q4OneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q4OneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
@@ -269,6 +289,11 @@ func q4mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q4mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q4mOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
 // q4mOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -278,6 +303,11 @@ func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int,
 //
 //go:noescape
 func q4mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q4mOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q4mOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
@@ -384,6 +414,11 @@ func q4kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q4kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q4kOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
 // q4kOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -393,6 +428,11 @@ func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int,
 //
 //go:noescape
 func q4kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q4kOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q4kOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
@@ -494,6 +534,11 @@ func q8Tile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q8Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q8OneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q8OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
 // q8OneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -503,6 +548,11 @@ func q8OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, 
 //
 //go:noescape
 func q8OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q8OneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q8OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q8OneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
@@ -604,6 +654,11 @@ func q5mTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q5mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q5mOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q5mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
 // q5mOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -613,6 +668,11 @@ func q5mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int,
 //
 //go:noescape
 func q5mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q5mOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q5mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q5mOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
@@ -714,6 +774,11 @@ func q5kTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q5kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q5kOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q5kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
 // q5kOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -723,6 +788,11 @@ func q5kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int,
 //
 //go:noescape
 func q5kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q5kOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q5kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q5kOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
@@ -844,6 +914,11 @@ func q6kTile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float3
 //go:noescape
 func q6kTile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q6kOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q6kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
 // q6kOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
@@ -853,6 +928,11 @@ func q6kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int,
 //
 //go:noescape
 func q6kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+
+// q6kOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q6kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 
 // q6kOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
@@ -1394,160 +1474,220 @@ func peakInt8AVX512(n int)
 //go:noescape
 func peakF32AVX512(n int)
 
-// bf16Tiled1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16].
+// bf16Tiled1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16].
+// bf16Tiled1Groups4AVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16].
+// bf16Tiled1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16].
+// bf16Tiled2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16].
+// bf16Tiled2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16].
+// bf16Tiled3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16].
+// bf16Tiled3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16].
+// bf16Tiled4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled4GroupsAVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64].
+// bf16Tiled4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled4GroupsAVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16].
+// bf16Tiled5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native1AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16].
+// bf16Tiled5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native2AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16].
+// bf16Tiled6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native3AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16].
+// bf16Tiled6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native4AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16].
+// bf16Tiled7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native5AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16].
+// bf16Tiled8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native6AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16].
+// bf16Native1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native7AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16].
+// bf16Native1Groups4AVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native8AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native9AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. y is [9, 16].
+// bf16Native1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native9AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native1AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native10AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. y is [10, 16].
+// bf16Native2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native10AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native11AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. y is [11, 16].
+// bf16Native2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native11AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native12AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. y is [12, 16].
+// bf16Native3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native12AVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native4GroupsAVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64].
+// bf16Native3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Native4GroupsAVX512(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native3AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16].
+// bf16Native4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16].
+// bf16Native4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16].
+// bf16Native5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Chain1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16].
+// bf16Native5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native5AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Chain2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16].
+// bf16Native6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 32]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Chain3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16].
+// bf16Native6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native6AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Chain4AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16].
+// bf16Native7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native7AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Chain5AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16].
+// bf16Native8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native8AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Chain6AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16].
+// bf16Native9AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. y is [9, 16]. It asks for weights ahead bytes further on.
 //
 //go:noescape
-func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, y *float32)
+func bf16Native9AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Native10AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. y is [10, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Native10AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Native11AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. y is [11, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Native11AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Native12AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. y is [12, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Native12AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Tiled1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Tiled2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Tiled3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Chain1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Chain2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Chain3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Chain4AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Chain5AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+
+// bf16Chain6AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on.
+//
+//go:noescape
+func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
 // bf16TilesShortAMX adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.
 //

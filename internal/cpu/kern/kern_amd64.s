@@ -953,6 +953,167 @@ block:
 	VZEROUPPER
 	RET
 
+// func mx4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·mx4OneRow1AVX2(SB), NOSPLIT, $0-72
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
+
+group:
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	ADDQ         $0x00000110, BX
+	VPBROADCASTD 36(R11), Y2
+	VPBROADCASTD 36(R11), Y4
+	VPBROADCASTD (R11), Y3
+	VPBROADCASTD 16(R11), Y5
+	VMOVDQU      (R9), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VMOVDQU      lutFP4<>+0(SB), Y8
+	VPSHUFB      Y6, Y8, Y6
+	VPSHUFB      Y7, Y8, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VMOVDQU      32(R9), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VMOVDQU      lutFP4<>+0(SB), Y9
+	VPSHUFB      Y7, Y9, Y7
+	VPSHUFB      Y8, Y9, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 4(R11), Y3
+	VPBROADCASTD 20(R11), Y5
+	VMOVDQU      64(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VMOVDQU      lutFP4<>+0(SB), Y10
+	VPSHUFB      Y8, Y10, Y8
+	VPSHUFB      Y9, Y10, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      96(R9), Y6
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VMOVDQU      lutFP4<>+0(SB), Y9
+	VPSHUFB      Y6, Y9, Y6
+	VPSHUFB      Y8, Y9, Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPADDW       Y6, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPBROADCASTD 8(R11), Y3
+	VPBROADCASTD 24(R11), Y5
+	VMOVDQU      128(R9), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VMOVDQU      lutFP4<>+0(SB), Y8
+	VPSHUFB      Y6, Y8, Y6
+	VPSHUFB      Y7, Y8, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VMOVDQU      160(R9), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VMOVDQU      lutFP4<>+0(SB), Y9
+	VPSHUFB      Y7, Y9, Y7
+	VPSHUFB      Y8, Y9, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 12(R11), Y3
+	VPBROADCASTD 28(R11), Y5
+	VMOVDQU      192(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VMOVDQU      lutFP4<>+0(SB), Y10
+	VPSHUFB      Y8, Y10, Y8
+	VPSHUFB      Y9, Y10, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      224(R9), Y6
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VMOVDQU      lutFP4<>+0(SB), Y9
+	VPSHUFB      Y6, Y9, Y6
+	VPSHUFB      Y8, Y9, Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPADDW       Y6, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMOVZXBD    (R10), Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPMAXUD      minE8M0<>+0(SB), Y3, Y3
+	VBROADCASTSS 32(R11), Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VFMADD231PS  Y2, Y5, Y0
+	VPMOVZXBD    8(R10), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXUD      minE8M0<>+0(SB), Y2, Y2
+	VBROADCASTSS 32(R11), Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VFMADD231PS  Y4, Y3, Y1
+	ADDQ         $0x00000100, R9
+	ADDQ         $0x10, R10
+	ADDQ         $0x0000002c, R11
+	DECQ         R12
+	JNZ          block
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
+	VZEROUPPER
+	RET
+
 // func mx4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
 TEXT ·mx4OneRow1AVX512(SB), NOSPLIT, $0-72
@@ -1109,6 +1270,300 @@ block:
 	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
+	VZEROUPPER
+	RET
+
+// func mx4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·mx4OneRow2AVX2(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT0   256(BX)(R9*1)
+	ADDQ         $0x00000110, BX
+	VPBROADCASTD 36(R12), Y4
+	VPBROADCASTD 36(R12), Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 16(R12), Y7
+	VMOVDQU      (R10), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VMOVDQU      lutFP4<>+0(SB), Y10
+	VPSHUFB      Y8, Y10, Y8
+	VPSHUFB      Y9, Y10, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VMOVDQU      lutFP4<>+0(SB), Y11
+	VPSHUFB      Y9, Y11, Y9
+	VPSHUFB      Y10, Y11, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 4(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      64(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VMOVDQU      lutFP4<>+0(SB), Y12
+	VPSHUFB      Y10, Y12, Y10
+	VPSHUFB      Y11, Y12, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      96(R10), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VMOVDQU      lutFP4<>+0(SB), Y11
+	VPSHUFB      Y8, Y11, Y8
+	VPSHUFB      Y10, Y11, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 24(R12), Y7
+	VMOVDQU      128(R10), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VMOVDQU      lutFP4<>+0(SB), Y10
+	VPSHUFB      Y8, Y10, Y8
+	VPSHUFB      Y9, Y10, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      160(R10), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VMOVDQU      lutFP4<>+0(SB), Y11
+	VPSHUFB      Y9, Y11, Y9
+	VPSHUFB      Y10, Y11, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 12(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      192(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VMOVDQU      lutFP4<>+0(SB), Y12
+	VPSHUFB      Y10, Y12, Y10
+	VPSHUFB      Y11, Y12, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R10), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VMOVDQU      lutFP4<>+0(SB), Y11
+	VPSHUFB      Y8, Y11, Y8
+	VPSHUFB      Y10, Y11, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMOVZXBD    (R11), Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPMAXUD      minE8M0<>+0(SB), Y5, Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VFMADD231PS  Y4, Y7, Y0
+	VPMOVZXBD    8(R11), Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPMAXUD      minE8M0<>+0(SB), Y4, Y4
+	VBROADCASTSS 32(R12), Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VPBROADCASTD 36(R12), Y4
+	VPBROADCASTD 36(R12), Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 16(R12), Y7
+	VMOVDQU      (R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VMOVDQU      lutFP4<>+0(SB), Y10
+	VPSHUFB      Y8, Y10, Y8
+	VPSHUFB      Y9, Y10, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10)(R9*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VMOVDQU      lutFP4<>+0(SB), Y11
+	VPSHUFB      Y9, Y11, Y9
+	VPSHUFB      Y10, Y11, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 4(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      64(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VMOVDQU      lutFP4<>+0(SB), Y12
+	VPSHUFB      Y10, Y12, Y10
+	VPSHUFB      Y11, Y12, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      96(R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VMOVDQU      lutFP4<>+0(SB), Y11
+	VPSHUFB      Y8, Y11, Y8
+	VPSHUFB      Y10, Y11, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 24(R12), Y7
+	VMOVDQU      128(R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VMOVDQU      lutFP4<>+0(SB), Y10
+	VPSHUFB      Y8, Y10, Y8
+	VPSHUFB      Y9, Y10, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      160(R10)(R9*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VMOVDQU      lutFP4<>+0(SB), Y11
+	VPSHUFB      Y9, Y11, Y9
+	VPSHUFB      Y10, Y11, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 12(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      192(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VMOVDQU      lutFP4<>+0(SB), Y12
+	VPSHUFB      Y10, Y12, Y10
+	VPSHUFB      Y11, Y12, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VMOVDQU      lutFP4<>+0(SB), Y11
+	VPSHUFB      Y8, Y11, Y8
+	VPSHUFB      Y10, Y11, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMOVZXBD    (R11)(R9*1), Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPMAXUD      minE8M0<>+0(SB), Y5, Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VFMADD231PS  Y4, Y7, Y2
+	VPMOVZXBD    8(R11)(R9*1), Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPMAXUD      minE8M0<>+0(SB), Y4, Y4
+	VBROADCASTSS 32(R12), Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x00000100, R10
+	ADDQ         $0x10, R11
+	ADDQ         $0x0000002c, R12
+	DECQ         R13
+	JNZ          block
+	MOVQ         groups+24(FP), R10
+	MOVQ         groups+24(FP), R11
+	IMULQ        DI, R11
+	SHLQ         $0x06, R10
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	VADDPS       (SI)(R11*1), Y2, Y2
+	VMOVUPS      Y2, (R8)(R10*1)
+	VADDPS       32(SI)(R11*1), Y3, Y3
+	VMOVUPS      Y3, 32(R8)(R10*1)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
 	VZEROUPPER
 	RET
 
@@ -4907,6 +5362,137 @@ block:
 	VZEROUPPER
 	RET
 
+// func q4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q4OneRow1AVX2(SB), NOSPLIT, $0-72
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
+
+group:
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	ADDQ         $0x00000120, BX
+	VPBROADCASTD 36(R11), Y2
+	VPBROADCASTD 36(R11), Y4
+	VPBROADCASTD (R11), Y3
+	VPBROADCASTD 16(R11), Y5
+	VMOVDQU      (R9), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VMOVDQU      32(R9), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 4(R11), Y3
+	VPBROADCASTD 20(R11), Y5
+	VMOVDQU      64(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VMOVDQU      96(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 8(R11), Y3
+	VPBROADCASTD 24(R11), Y5
+	VMOVDQU      128(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VMOVDQU      160(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 12(R11), Y3
+	VPBROADCASTD 28(R11), Y5
+	VMOVDQU      192(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      224(R9), Y6
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPADDW       Y6, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VCVTPH2PS    (R10), Y3
+	VBROADCASTSS 32(R11), Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VFMADD231PS  Y2, Y3, Y0
+	VCVTPH2PS    16(R10), Y2
+	VBROADCASTSS 32(R11), Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y4, Y2, Y1
+	ADDQ         $0x00000100, R9
+	ADDQ         $0x20, R10
+	ADDQ         $0x0000002c, R11
+	DECQ         R12
+	JNZ          block
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
+	VZEROUPPER
+	RET
+
 // func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4OneRow1AVX512(SB), NOSPLIT, $0-72
@@ -5063,6 +5649,240 @@ block:
 	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q4OneRow2AVX2(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT0   256(BX)(R9*1)
+	ADDQ         $0x00000120, BX
+	VPBROADCASTD 36(R12), Y4
+	VPBROADCASTD 36(R12), Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 16(R12), Y7
+	VMOVDQU      (R10), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 4(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      64(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      96(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 24(R12), Y7
+	VMOVDQU      128(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      160(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 12(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      192(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R10), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VCVTPH2PS    (R11), Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y7, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VCVTPH2PS    16(R11), Y4
+	VBROADCASTSS 32(R12), Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VPBROADCASTD 36(R12), Y4
+	VPBROADCASTD 36(R12), Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 16(R12), Y7
+	VMOVDQU      (R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10)(R9*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 4(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      64(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      96(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 24(R12), Y7
+	VMOVDQU      128(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      160(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 12(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      192(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VCVTPH2PS    (R11)(R9*1), Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y7, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VCVTPH2PS    16(R11)(R9*1), Y4
+	VBROADCASTSS 32(R12), Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y3
+	ADDQ         $0x00000100, R10
+	ADDQ         $0x20, R11
+	ADDQ         $0x0000002c, R12
+	DECQ         R13
+	JNZ          block
+	MOVQ         groups+24(FP), R10
+	MOVQ         groups+24(FP), R11
+	IMULQ        DI, R11
+	SHLQ         $0x06, R10
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	VADDPS       (SI)(R11*1), Y2, Y2
+	VMOVUPS      Y2, (R8)(R10*1)
+	VADDPS       32(SI)(R11*1), Y3, Y3
+	VMOVUPS      Y3, 32(R8)(R10*1)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
 	VZEROUPPER
 	RET
 
@@ -8796,6 +9616,143 @@ block:
 	VZEROUPPER
 	RET
 
+// func q4mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q4mOneRow1AVX2(SB), NOSPLIT, $0-72
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
+
+group:
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	ADDQ         $0x00000140, BX
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VPBROADCASTD (R11), Y3
+	VPBROADCASTD 16(R11), Y5
+	VMOVDQU      (R9), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VMOVDQU      32(R9), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 4(R11), Y3
+	VPBROADCASTD 20(R11), Y5
+	VMOVDQU      64(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VMOVDQU      96(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 8(R11), Y3
+	VPBROADCASTD 24(R11), Y5
+	VMOVDQU      128(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VMOVDQU      160(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 12(R11), Y3
+	VPBROADCASTD 28(R11), Y5
+	VMOVDQU      192(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      224(R9), Y6
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPADDW       Y6, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VCVTPH2PS    (R10), Y3
+	VCVTPH2PS    32(R10), Y5
+	VBROADCASTSS 32(R11), Y6
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y6, Y2, Y2
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 40(R11), Y2
+	VFMADD231PS  Y2, Y5, Y0
+	VCVTPH2PS    16(R10), Y2
+	VCVTPH2PS    48(R10), Y3
+	VBROADCASTSS 32(R11), Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VFMADD231PS  Y4, Y2, Y1
+	VBROADCASTSS 40(R11), Y2
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         $0x00000100, R9
+	ADDQ         $0x40, R10
+	ADDQ         $0x0000002c, R11
+	DECQ         R12
+	JNZ          block
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
+	VZEROUPPER
+	RET
+
 // func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4mOneRow1AVX512(SB), NOSPLIT, $0-72
@@ -8957,6 +9914,252 @@ block:
 	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q4mOneRow2AVX2(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT0   256(BX)(R9*1)
+	ADDQ         $0x00000140, BX
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 16(R12), Y7
+	VMOVDQU      (R10), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 4(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      64(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      96(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 24(R12), Y7
+	VMOVDQU      128(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      160(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 12(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      192(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R10), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VCVTPH2PS    (R11), Y5
+	VCVTPH2PS    32(R11), Y7
+	VBROADCASTSS 32(R12), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y7, Y0
+	VCVTPH2PS    16(R11), Y4
+	VCVTPH2PS    48(R11), Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 16(R12), Y7
+	VMOVDQU      (R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10)(R9*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 4(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      64(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      96(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 24(R12), Y7
+	VMOVDQU      128(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      160(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 12(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      192(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VCVTPH2PS    (R11)(R9*1), Y5
+	VCVTPH2PS    32(R11)(R9*1), Y7
+	VBROADCASTSS 32(R12), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y7, Y2
+	VCVTPH2PS    16(R11)(R9*1), Y4
+	VCVTPH2PS    48(R11)(R9*1), Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y3
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000100, R10
+	ADDQ         $0x40, R11
+	ADDQ         $0x0000002c, R12
+	DECQ         R13
+	JNZ          block
+	MOVQ         groups+24(FP), R10
+	MOVQ         groups+24(FP), R11
+	IMULQ        DI, R11
+	SHLQ         $0x06, R10
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	VADDPS       (SI)(R11*1), Y2, Y2
+	VMOVUPS      Y2, (R8)(R10*1)
+	VADDPS       32(SI)(R11*1), Y3, Y3
+	VMOVUPS      Y3, 32(R8)(R10*1)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
 	VZEROUPPER
 	RET
 
@@ -12944,6 +14147,162 @@ block:
 	VZEROUPPER
 	RET
 
+// func q4kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q4kOneRow1AVX2(SB), NOSPLIT, $0-72
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
+
+group:
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000100, R12, R10
+	ADDQ   AX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+super:
+	MOVQ R10, R13
+	ADDQ $0x40, R10
+	MOVQ $0x00000008, R14
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	ADDQ         $0x00000128, BX
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VPBROADCASTD (R11), Y3
+	VPBROADCASTD 16(R11), Y5
+	VMOVDQU      (R9), Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VMOVDQU      32(R9), Y7
+	VPSRLW       $0x04, Y7, Y8
+	VPAND        lowNibbles<>+0(SB), Y7, Y7
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 4(R11), Y3
+	VPBROADCASTD 20(R11), Y5
+	VMOVDQU      64(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VMOVDQU      96(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 8(R11), Y3
+	VPBROADCASTD 24(R11), Y5
+	VMOVDQU      128(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VMOVDQU      160(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 12(R11), Y3
+	VPBROADCASTD 28(R11), Y5
+	VMOVDQU      192(R9), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      224(R9), Y6
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        lowNibbles<>+0(SB), Y6, Y6
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPADDW       Y6, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMOVZXBD    (R10), Y3
+	VCVTPH2PS    (R13), Y5
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VPMOVZXBD    16(R10), Y5
+	VCVTPH2PS    32(R13), Y6
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 32(R11), Y6
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y6, Y2, Y2
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 40(R11), Y2
+	VFMADD231PS  Y2, Y5, Y0
+	VPMOVZXBD    8(R10), Y2
+	VCVTPH2PS    16(R13), Y3
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VPMOVZXBD    24(R10), Y3
+	VCVTPH2PS    48(R13), Y5
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VBROADCASTSS 32(R11), Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VFMADD231PS  Y4, Y2, Y1
+	VBROADCASTSS 40(R11), Y2
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         $0x00000100, R9
+	ADDQ         $0x20, R10
+	ADDQ         $0x0000002c, R11
+	DECQ         R14
+	JNZ          block
+	SUBQ         $0x08, R12
+	JNZ          super
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
+	VZEROUPPER
+	RET
+
 // func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q4kOneRow1AVX512(SB), NOSPLIT, $0-72
@@ -13129,6 +14488,283 @@ block:
 	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q4kOneRow2AVX2(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000100, R13, R11
+	ADDQ   AX, R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+super:
+	MOVQ R11, R14
+	ADDQ $0x40, R11
+	MOVQ $0x00000008, R15
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT0   256(BX)(R9*1)
+	ADDQ         $0x00000128, BX
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 16(R12), Y7
+	VMOVDQU      (R10), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 4(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      64(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      96(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 24(R12), Y7
+	VMOVDQU      128(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      160(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 12(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      192(R10), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R10), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMOVZXBD    (R11), Y5
+	VCVTPH2PS    (R14), Y7
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VPMOVZXBD    16(R11), Y7
+	VCVTPH2PS    32(R14), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 32(R12), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y7, Y0
+	VPMOVZXBD    8(R11), Y4
+	VCVTPH2PS    16(R14), Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    24(R11), Y5
+	VCVTPH2PS    48(R14), Y7
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 16(R12), Y7
+	VMOVDQU      (R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10)(R9*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        lowNibbles<>+0(SB), Y9, Y9
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 4(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      64(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      96(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 24(R12), Y7
+	VMOVDQU      128(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VMOVDQU      160(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 12(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      192(R10)(R9*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPAND        lowNibbles<>+0(SB), Y11, Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      224(R10)(R9*1), Y8
+	VPSRLW       $0x04, Y8, Y10
+	VPAND        lowNibbles<>+0(SB), Y8, Y8
+	VPAND        lowNibbles<>+0(SB), Y10, Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMOVZXBD    (R11)(R9*1), Y5
+	VCVTPH2PS    (R14)(R9*1), Y7
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VPMOVZXBD    16(R11)(R9*1), Y7
+	VCVTPH2PS    32(R14)(R9*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 32(R12), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y7, Y2
+	VPMOVZXBD    8(R11)(R9*1), Y4
+	VCVTPH2PS    16(R14)(R9*1), Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    24(R11)(R9*1), Y5
+	VCVTPH2PS    48(R14)(R9*1), Y7
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y3
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000100, R10
+	ADDQ         $0x20, R11
+	ADDQ         $0x0000002c, R12
+	DECQ         R15
+	JNZ          block
+	SUBQ         $0x08, R13
+	JNZ          super
+	MOVQ         groups+24(FP), R10
+	MOVQ         groups+24(FP), R11
+	IMULQ        DI, R11
+	SHLQ         $0x06, R10
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	VADDPS       (SI)(R11*1), Y2, Y2
+	VMOVUPS      Y2, (R8)(R10*1)
+	VADDPS       32(SI)(R11*1), Y3, Y3
+	VMOVUPS      Y3, 32(R8)(R10*1)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
 	VZEROUPPER
 	RET
 
@@ -17109,6 +18745,187 @@ block:
 	VZEROUPPER
 	RET
 
+// func q8OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q8OneRow1AVX2(SB), NOSPLIT, $0-72
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
+
+group:
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   320(BX)
+	PREFETCHT0   384(BX)
+	PREFETCHT0   448(BX)
+	PREFETCHT0   512(BX)
+	ADDQ         $0x00000220, BX
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VPBROADCASTD (R11), Y3
+	VPBROADCASTD 4(R11), Y5
+	VMOVDQU      (R9), Y6
+	VPXOR        signBits<>+0(SB), Y6, Y8
+	VPABSB       Y8, Y6
+	VMOVDQU      64(R9), Y7
+	VPXOR        signBits<>+0(SB), Y7, Y9
+	VPABSB       Y9, Y7
+	VPSIGNB      Y8, Y3, Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPSIGNB      Y9, Y5, Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      32(R9), Y6
+	VPXOR        signBits<>+0(SB), Y6, Y8
+	VPABSB       Y8, Y6
+	VMOVDQU      96(R9), Y7
+	VPXOR        signBits<>+0(SB), Y7, Y9
+	VPABSB       Y9, Y7
+	VPSIGNB      Y8, Y3, Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPSIGNB      Y9, Y5, Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPBROADCASTD 8(R11), Y3
+	VPBROADCASTD 12(R11), Y5
+	VMOVDQU      128(R9), Y6
+	VPXOR        signBits<>+0(SB), Y6, Y8
+	VPABSB       Y8, Y6
+	VMOVDQU      192(R9), Y7
+	VPXOR        signBits<>+0(SB), Y7, Y9
+	VPABSB       Y9, Y7
+	VPSIGNB      Y8, Y3, Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPSIGNB      Y9, Y5, Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      160(R9), Y6
+	VPXOR        signBits<>+0(SB), Y6, Y8
+	VPABSB       Y8, Y6
+	VMOVDQU      224(R9), Y7
+	VPXOR        signBits<>+0(SB), Y7, Y9
+	VPABSB       Y9, Y7
+	VPSIGNB      Y8, Y3, Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPSIGNB      Y9, Y5, Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPBROADCASTD 16(R11), Y3
+	VPBROADCASTD 20(R11), Y5
+	VMOVDQU      256(R9), Y6
+	VPXOR        signBits<>+0(SB), Y6, Y8
+	VPABSB       Y8, Y6
+	VMOVDQU      320(R9), Y7
+	VPXOR        signBits<>+0(SB), Y7, Y9
+	VPABSB       Y9, Y7
+	VPSIGNB      Y8, Y3, Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPSIGNB      Y9, Y5, Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      288(R9), Y6
+	VPXOR        signBits<>+0(SB), Y6, Y8
+	VPABSB       Y8, Y6
+	VMOVDQU      352(R9), Y7
+	VPXOR        signBits<>+0(SB), Y7, Y9
+	VPABSB       Y9, Y7
+	VPSIGNB      Y8, Y3, Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPSIGNB      Y9, Y5, Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPBROADCASTD 24(R11), Y3
+	VPBROADCASTD 28(R11), Y5
+	VMOVDQU      384(R9), Y6
+	VPXOR        signBits<>+0(SB), Y6, Y8
+	VPABSB       Y8, Y6
+	VMOVDQU      448(R9), Y7
+	VPXOR        signBits<>+0(SB), Y7, Y9
+	VPABSB       Y9, Y7
+	VPSIGNB      Y8, Y3, Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPSIGNB      Y9, Y5, Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y2, Y2
+	VMOVDQU      416(R9), Y6
+	VPXOR        signBits<>+0(SB), Y6, Y8
+	VPABSB       Y8, Y6
+	VMOVDQU      480(R9), Y7
+	VPXOR        signBits<>+0(SB), Y7, Y9
+	VPABSB       Y9, Y7
+	VPSIGNB      Y8, Y3, Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPSIGNB      Y9, Y5, Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VCVTPH2PS    (R10), Y3
+	VBROADCASTSS 32(R11), Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VFMADD231PS  Y2, Y3, Y0
+	VCVTPH2PS    16(R10), Y2
+	VBROADCASTSS 32(R11), Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y4, Y2, Y1
+	ADDQ         $0x00000200, R9
+	ADDQ         $0x20, R10
+	ADDQ         $0x0000002c, R11
+	DECQ         R12
+	JNZ          block
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
+	VZEROUPPER
+	RET
+
 // func q8OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q8OneRow1AVX512(SB), NOSPLIT, $0-72
@@ -17254,6 +19071,340 @@ block:
 	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q8OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q8OneRow2AVX2(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   320(BX)
+	PREFETCHT0   384(BX)
+	PREFETCHT0   448(BX)
+	PREFETCHT0   512(BX)
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT0   256(BX)(R9*1)
+	PREFETCHT0   320(BX)(R9*1)
+	PREFETCHT0   384(BX)(R9*1)
+	PREFETCHT0   448(BX)(R9*1)
+	PREFETCHT0   512(BX)(R9*1)
+	ADDQ         $0x00000220, BX
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 4(R12), Y7
+	VMOVDQU      (R10), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      64(R10), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VMOVDQU      32(R10), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      96(R10), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 12(R12), Y7
+	VMOVDQU      128(R10), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      192(R10), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VMOVDQU      160(R10), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      224(R10), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 16(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      256(R10), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      320(R10), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VMOVDQU      288(R10), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      352(R10), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 24(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      384(R10), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      448(R10), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VMOVDQU      416(R10), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      480(R10), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VCVTPH2PS    (R11), Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y7, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VCVTPH2PS    16(R11), Y4
+	VBROADCASTSS 32(R12), Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 4(R12), Y7
+	VMOVDQU      (R10)(R9*1), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      64(R10)(R9*1), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VMOVDQU      32(R10)(R9*1), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      96(R10)(R9*1), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 12(R12), Y7
+	VMOVDQU      128(R10)(R9*1), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      192(R10)(R9*1), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VMOVDQU      160(R10)(R9*1), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      224(R10)(R9*1), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 16(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      256(R10)(R9*1), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      320(R10)(R9*1), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VMOVDQU      288(R10)(R9*1), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      352(R10)(R9*1), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 24(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      384(R10)(R9*1), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      448(R10)(R9*1), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y4, Y4
+	VMOVDQU      416(R10)(R9*1), Y8
+	VPXOR        signBits<>+0(SB), Y8, Y10
+	VPABSB       Y10, Y8
+	VMOVDQU      480(R10)(R9*1), Y9
+	VPXOR        signBits<>+0(SB), Y9, Y11
+	VPABSB       Y11, Y9
+	VPSIGNB      Y10, Y5, Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPSIGNB      Y11, Y7, Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VCVTPH2PS    (R11)(R9*1), Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y7, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VCVTPH2PS    16(R11)(R9*1), Y4
+	VBROADCASTSS 32(R12), Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y3
+	ADDQ         $0x00000200, R10
+	ADDQ         $0x20, R11
+	ADDQ         $0x0000002c, R12
+	DECQ         R13
+	JNZ          block
+	MOVQ         groups+24(FP), R10
+	MOVQ         groups+24(FP), R11
+	IMULQ        DI, R11
+	SHLQ         $0x06, R10
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	VADDPS       (SI)(R11*1), Y2, Y2
+	VMOVUPS      Y2, (R8)(R10*1)
+	VADDPS       32(SI)(R11*1), Y3, Y3
+	VMOVUPS      Y3, 32(R8)(R10*1)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
 	VZEROUPPER
 	RET
 
@@ -19155,11 +21306,11 @@ block0:
 	VPBROADCASTD (DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y2, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
 	VPBROADCASTD 4(DX), Y2
 	VPSIGNB      Y5, Y2, Y2
 	VPMADDUBSW   Y2, Y3, Y2
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VMOVDQU      128(AX), Y2
@@ -19171,11 +21322,11 @@ block0:
 	VPBROADCASTD 8(DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y2, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
 	VPBROADCASTD 12(DX), Y2
 	VPSIGNB      Y5, Y2, Y2
 	VPMADDUBSW   Y2, Y3, Y2
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VMOVDQU      256(AX), Y2
@@ -19187,11 +21338,11 @@ block0:
 	VPBROADCASTD 16(DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y2, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
 	VPBROADCASTD 20(DX), Y2
 	VPSIGNB      Y5, Y2, Y2
 	VPMADDUBSW   Y2, Y3, Y2
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VMOVDQU      384(AX), Y2
@@ -19203,11 +21354,11 @@ block0:
 	VPBROADCASTD 24(DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y2, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
 	VPBROADCASTD 28(DX), Y2
 	VPSIGNB      Y5, Y2, Y2
 	VPMADDUBSW   Y2, Y3, Y2
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VCVTPH2PS    (CX), Y2
@@ -19241,11 +21392,11 @@ block1:
 	VPBROADCASTD (DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y2, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
 	VPBROADCASTD 4(DX), Y2
 	VPSIGNB      Y5, Y2, Y2
 	VPMADDUBSW   Y2, Y3, Y2
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VMOVDQU      160(AX), Y2
@@ -19257,11 +21408,11 @@ block1:
 	VPBROADCASTD 8(DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y2, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
 	VPBROADCASTD 12(DX), Y2
 	VPSIGNB      Y5, Y2, Y2
 	VPMADDUBSW   Y2, Y3, Y2
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VMOVDQU      288(AX), Y2
@@ -19273,11 +21424,11 @@ block1:
 	VPBROADCASTD 16(DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y2, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
 	VPBROADCASTD 20(DX), Y2
 	VPSIGNB      Y5, Y2, Y2
 	VPMADDUBSW   Y2, Y3, Y2
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VMOVDQU      416(AX), Y2
@@ -19289,11 +21440,11 @@ block1:
 	VPBROADCASTD 24(DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y2, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
 	VPBROADCASTD 28(DX), Y2
 	VPSIGNB      Y5, Y2, Y2
 	VPMADDUBSW   Y2, Y3, Y2
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y1, Y1
 	VCVTPH2PS    16(CX), Y2
@@ -19343,21 +21494,21 @@ block0:
 	VPBROADCASTD (DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
+	VPBROADCASTD 4(DX), Y9
+	VPSIGNB      Y7, Y9, Y9
+	VPMADDUBSW   Y9, Y5, Y9
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y2, Y2
-	VPBROADCASTD 4(DX), Y8
-	VPSIGNB      Y7, Y8, Y8
-	VPMADDUBSW   Y8, Y5, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y2, Y2
 	VPBROADCASTD 32(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y3, Y3
 	VPBROADCASTD 36(DX), Y4
 	VPSIGNB      Y7, Y4, Y4
 	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
 	VPMADDWD     ones16<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VMOVDQU      128(AX), Y4
@@ -19369,21 +21520,21 @@ block0:
 	VPBROADCASTD 8(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
+	VPBROADCASTD 12(DX), Y9
+	VPSIGNB      Y7, Y9, Y9
+	VPMADDUBSW   Y9, Y5, Y9
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y2, Y2
-	VPBROADCASTD 12(DX), Y8
-	VPSIGNB      Y7, Y8, Y8
-	VPMADDUBSW   Y8, Y5, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y2, Y2
 	VPBROADCASTD 40(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y3, Y3
 	VPBROADCASTD 44(DX), Y4
 	VPSIGNB      Y7, Y4, Y4
 	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
 	VPMADDWD     ones16<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VMOVDQU      256(AX), Y4
@@ -19395,21 +21546,21 @@ block0:
 	VPBROADCASTD 16(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
+	VPBROADCASTD 20(DX), Y9
+	VPSIGNB      Y7, Y9, Y9
+	VPMADDUBSW   Y9, Y5, Y9
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y2, Y2
-	VPBROADCASTD 20(DX), Y8
-	VPSIGNB      Y7, Y8, Y8
-	VPMADDUBSW   Y8, Y5, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y2, Y2
 	VPBROADCASTD 48(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y3, Y3
 	VPBROADCASTD 52(DX), Y4
 	VPSIGNB      Y7, Y4, Y4
 	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
 	VPMADDWD     ones16<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VMOVDQU      384(AX), Y4
@@ -19421,21 +21572,21 @@ block0:
 	VPBROADCASTD 24(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
+	VPBROADCASTD 28(DX), Y9
+	VPSIGNB      Y7, Y9, Y9
+	VPMADDUBSW   Y9, Y5, Y9
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y2, Y2
-	VPBROADCASTD 28(DX), Y8
-	VPSIGNB      Y7, Y8, Y8
-	VPMADDUBSW   Y8, Y5, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y2, Y2
 	VPBROADCASTD 56(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y3, Y3
 	VPBROADCASTD 60(DX), Y4
 	VPSIGNB      Y7, Y4, Y4
 	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
 	VPMADDWD     ones16<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VCVTPH2PS    (CX), Y4
@@ -19477,21 +21628,21 @@ block1:
 	VPBROADCASTD (DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
+	VPBROADCASTD 4(DX), Y9
+	VPSIGNB      Y7, Y9, Y9
+	VPMADDUBSW   Y9, Y5, Y9
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y2, Y2
-	VPBROADCASTD 4(DX), Y8
-	VPSIGNB      Y7, Y8, Y8
-	VPMADDUBSW   Y8, Y5, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y2, Y2
 	VPBROADCASTD 32(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y3, Y3
 	VPBROADCASTD 36(DX), Y4
 	VPSIGNB      Y7, Y4, Y4
 	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
 	VPMADDWD     ones16<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VMOVDQU      160(AX), Y4
@@ -19503,21 +21654,21 @@ block1:
 	VPBROADCASTD 8(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
+	VPBROADCASTD 12(DX), Y9
+	VPSIGNB      Y7, Y9, Y9
+	VPMADDUBSW   Y9, Y5, Y9
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y2, Y2
-	VPBROADCASTD 12(DX), Y8
-	VPSIGNB      Y7, Y8, Y8
-	VPMADDUBSW   Y8, Y5, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y2, Y2
 	VPBROADCASTD 40(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y3, Y3
 	VPBROADCASTD 44(DX), Y4
 	VPSIGNB      Y7, Y4, Y4
 	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
 	VPMADDWD     ones16<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VMOVDQU      288(AX), Y4
@@ -19529,21 +21680,21 @@ block1:
 	VPBROADCASTD 16(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
+	VPBROADCASTD 20(DX), Y9
+	VPSIGNB      Y7, Y9, Y9
+	VPMADDUBSW   Y9, Y5, Y9
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y2, Y2
-	VPBROADCASTD 20(DX), Y8
-	VPSIGNB      Y7, Y8, Y8
-	VPMADDUBSW   Y8, Y5, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y2, Y2
 	VPBROADCASTD 48(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y3, Y3
 	VPBROADCASTD 52(DX), Y4
 	VPSIGNB      Y7, Y4, Y4
 	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
 	VPMADDWD     ones16<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VMOVDQU      416(AX), Y4
@@ -19555,21 +21706,21 @@ block1:
 	VPBROADCASTD 24(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
+	VPBROADCASTD 28(DX), Y9
+	VPSIGNB      Y7, Y9, Y9
+	VPMADDUBSW   Y9, Y5, Y9
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y2, Y2
-	VPBROADCASTD 28(DX), Y8
-	VPSIGNB      Y7, Y8, Y8
-	VPMADDUBSW   Y8, Y5, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y2, Y2
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y2, Y2
 	VPBROADCASTD 56(DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y4, Y8
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPADDD       Y8, Y3, Y3
 	VPBROADCASTD 60(DX), Y4
 	VPSIGNB      Y7, Y4, Y4
 	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
 	VPMADDWD     ones16<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y3, Y3
 	VCVTPH2PS    16(CX), Y4
@@ -19627,31 +21778,31 @@ block0:
 	VPBROADCASTD (DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 4(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 4(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y3, Y3
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y3, Y3
 	VPBROADCASTD 32(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 36(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 36(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
 	VPBROADCASTD 64(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y5, Y5
 	VPBROADCASTD 68(DX), Y6
 	VPSIGNB      Y9, Y6, Y6
 	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
 	VPMADDWD     ones16<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VMOVDQU      128(AX), Y6
@@ -19663,31 +21814,31 @@ block0:
 	VPBROADCASTD 8(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 12(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 12(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y3, Y3
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y3, Y3
 	VPBROADCASTD 40(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 44(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 44(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
 	VPBROADCASTD 72(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y5, Y5
 	VPBROADCASTD 76(DX), Y6
 	VPSIGNB      Y9, Y6, Y6
 	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
 	VPMADDWD     ones16<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VMOVDQU      256(AX), Y6
@@ -19699,31 +21850,31 @@ block0:
 	VPBROADCASTD 16(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 20(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 20(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y3, Y3
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y3, Y3
 	VPBROADCASTD 48(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 52(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 52(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
 	VPBROADCASTD 80(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y5, Y5
 	VPBROADCASTD 84(DX), Y6
 	VPSIGNB      Y9, Y6, Y6
 	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
 	VPMADDWD     ones16<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VMOVDQU      384(AX), Y6
@@ -19735,31 +21886,31 @@ block0:
 	VPBROADCASTD 24(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 28(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 28(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y3, Y3
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y3, Y3
 	VPBROADCASTD 56(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 60(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 60(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
 	VPBROADCASTD 88(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y5, Y5
 	VPBROADCASTD 92(DX), Y6
 	VPSIGNB      Y9, Y6, Y6
 	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
 	VPMADDWD     ones16<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VCVTPH2PS    (CX), Y6
@@ -19809,31 +21960,31 @@ block1:
 	VPBROADCASTD (DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 4(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 4(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y3, Y3
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y3, Y3
 	VPBROADCASTD 32(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 36(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 36(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
 	VPBROADCASTD 64(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y5, Y5
 	VPBROADCASTD 68(DX), Y6
 	VPSIGNB      Y9, Y6, Y6
 	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
 	VPMADDWD     ones16<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VMOVDQU      160(AX), Y6
@@ -19845,31 +21996,31 @@ block1:
 	VPBROADCASTD 8(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 12(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 12(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y3, Y3
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y3, Y3
 	VPBROADCASTD 40(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 44(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 44(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
 	VPBROADCASTD 72(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y5, Y5
 	VPBROADCASTD 76(DX), Y6
 	VPSIGNB      Y9, Y6, Y6
 	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
 	VPMADDWD     ones16<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VMOVDQU      288(AX), Y6
@@ -19881,31 +22032,31 @@ block1:
 	VPBROADCASTD 16(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 20(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 20(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y3, Y3
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y3, Y3
 	VPBROADCASTD 48(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 52(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 52(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
 	VPBROADCASTD 80(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y5, Y5
 	VPBROADCASTD 84(DX), Y6
 	VPSIGNB      Y9, Y6, Y6
 	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
 	VPMADDWD     ones16<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VMOVDQU      416(AX), Y6
@@ -19917,31 +22068,31 @@ block1:
 	VPBROADCASTD 24(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 28(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 28(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y3, Y3
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y3, Y3
 	VPBROADCASTD 56(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
+	VPBROADCASTD 60(DX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y7, Y11
 	VPMADDWD     ones16<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD 60(DX), Y10
-	VPSIGNB      Y9, Y10, Y10
-	VPMADDUBSW   Y10, Y7, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
 	VPBROADCASTD 88(DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y6, Y10
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPADDD       Y10, Y5, Y5
 	VPBROADCASTD 92(DX), Y6
 	VPSIGNB      Y9, Y6, Y6
 	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
 	VPMADDWD     ones16<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y5, Y5
 	VCVTPH2PS    16(CX), Y6
@@ -20007,41 +22158,41 @@ block0:
 	VPBROADCASTD (DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 4(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y4, Y4
-	VPBROADCASTD 4(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
 	VPBROADCASTD 32(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 36(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 36(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
 	VPBROADCASTD 64(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 68(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y6, Y6
-	VPBROADCASTD 68(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
 	VPBROADCASTD 96(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
 	VPBROADCASTD 100(DX), Y8
 	VPSIGNB      Y11, Y8, Y8
 	VPMADDUBSW   Y8, Y9, Y8
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y7, Y7
 	VMOVDQU      128(AX), Y8
@@ -20053,41 +22204,41 @@ block0:
 	VPBROADCASTD 8(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 12(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y4, Y4
-	VPBROADCASTD 12(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
 	VPBROADCASTD 40(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 44(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 44(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
 	VPBROADCASTD 72(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 76(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y6, Y6
-	VPBROADCASTD 76(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
 	VPBROADCASTD 104(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
 	VPBROADCASTD 108(DX), Y8
 	VPSIGNB      Y11, Y8, Y8
 	VPMADDUBSW   Y8, Y9, Y8
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y7, Y7
 	VMOVDQU      256(AX), Y8
@@ -20099,41 +22250,41 @@ block0:
 	VPBROADCASTD 16(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 20(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y4, Y4
-	VPBROADCASTD 20(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
 	VPBROADCASTD 48(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 52(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 52(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
 	VPBROADCASTD 80(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 84(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y6, Y6
-	VPBROADCASTD 84(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
 	VPBROADCASTD 112(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
 	VPBROADCASTD 116(DX), Y8
 	VPSIGNB      Y11, Y8, Y8
 	VPMADDUBSW   Y8, Y9, Y8
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y7, Y7
 	VMOVDQU      384(AX), Y8
@@ -20145,41 +22296,41 @@ block0:
 	VPBROADCASTD 24(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 28(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y4, Y4
-	VPBROADCASTD 28(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
 	VPBROADCASTD 56(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 60(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 60(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
 	VPBROADCASTD 88(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 92(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y6, Y6
-	VPBROADCASTD 92(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
 	VPBROADCASTD 120(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
 	VPBROADCASTD 124(DX), Y8
 	VPSIGNB      Y11, Y8, Y8
 	VPMADDUBSW   Y8, Y9, Y8
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y7, Y7
 	VCVTPH2PS    (CX), Y8
@@ -20237,41 +22388,41 @@ block1:
 	VPBROADCASTD (DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 4(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y4, Y4
-	VPBROADCASTD 4(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
 	VPBROADCASTD 32(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 36(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 36(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
 	VPBROADCASTD 64(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 68(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y6, Y6
-	VPBROADCASTD 68(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
 	VPBROADCASTD 96(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
 	VPBROADCASTD 100(DX), Y8
 	VPSIGNB      Y11, Y8, Y8
 	VPMADDUBSW   Y8, Y9, Y8
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y7, Y7
 	VMOVDQU      160(AX), Y8
@@ -20283,41 +22434,41 @@ block1:
 	VPBROADCASTD 8(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 12(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y4, Y4
-	VPBROADCASTD 12(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
 	VPBROADCASTD 40(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 44(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 44(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
 	VPBROADCASTD 72(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 76(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y6, Y6
-	VPBROADCASTD 76(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
 	VPBROADCASTD 104(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
 	VPBROADCASTD 108(DX), Y8
 	VPSIGNB      Y11, Y8, Y8
 	VPMADDUBSW   Y8, Y9, Y8
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y7, Y7
 	VMOVDQU      288(AX), Y8
@@ -20329,41 +22480,41 @@ block1:
 	VPBROADCASTD 16(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 20(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y4, Y4
-	VPBROADCASTD 20(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
 	VPBROADCASTD 48(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 52(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 52(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
 	VPBROADCASTD 80(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 84(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y6, Y6
-	VPBROADCASTD 84(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
 	VPBROADCASTD 112(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
 	VPBROADCASTD 116(DX), Y8
 	VPSIGNB      Y11, Y8, Y8
 	VPMADDUBSW   Y8, Y9, Y8
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y7, Y7
 	VMOVDQU      416(AX), Y8
@@ -20375,41 +22526,41 @@ block1:
 	VPBROADCASTD 24(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 28(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y4, Y4
-	VPBROADCASTD 28(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
 	VPBROADCASTD 56(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 60(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 60(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
 	VPBROADCASTD 88(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
+	VPBROADCASTD 92(DX), Y13
+	VPSIGNB      Y11, Y13, Y13
+	VPMADDUBSW   Y13, Y9, Y13
 	VPMADDWD     ones16<>+0(SB), Y12, Y12
 	VPADDD       Y12, Y6, Y6
-	VPBROADCASTD 92(DX), Y12
-	VPSIGNB      Y11, Y12, Y12
-	VPMADDUBSW   Y12, Y9, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
 	VPBROADCASTD 120(DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y8, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
 	VPBROADCASTD 124(DX), Y8
 	VPSIGNB      Y11, Y8, Y8
 	VPMADDUBSW   Y8, Y9, Y8
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
 	VPMADDWD     ones16<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y7, Y7
 	VCVTPH2PS    16(CX), Y8
@@ -21023,6 +23174,133 @@ block:
 	VZEROUPPER
 	RET
 
+// func q5mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q5mOneRow1AVX2(SB), NOSPLIT, $0-72
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
+
+group:
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   320(BX)
+	PREFETCHT0   384(BX)
+	PREFETCHT0   448(BX)
+	PREFETCHT0   512(BX)
+	ADDQ         $0x00000240, BX
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VPBROADCASTD (R11), Y3
+	VPBROADCASTD 4(R11), Y5
+	VMOVDQU      (R9), Y6
+	VMOVDQU      64(R9), Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VMOVDQU      32(R9), Y7
+	VMOVDQU      96(R9), Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 8(R11), Y3
+	VPBROADCASTD 12(R11), Y5
+	VMOVDQU      128(R9), Y8
+	VMOVDQU      192(R9), Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      160(R9), Y6
+	VMOVDQU      224(R9), Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPADDW       Y6, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPBROADCASTD 16(R11), Y3
+	VPBROADCASTD 20(R11), Y5
+	VMOVDQU      256(R9), Y6
+	VMOVDQU      320(R9), Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VMOVDQU      288(R9), Y7
+	VMOVDQU      352(R9), Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 24(R11), Y3
+	VPBROADCASTD 28(R11), Y5
+	VMOVDQU      384(R9), Y8
+	VMOVDQU      448(R9), Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      416(R9), Y6
+	VMOVDQU      480(R9), Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPADDW       Y6, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VCVTPH2PS    (R10), Y3
+	VCVTPH2PS    32(R10), Y5
+	VBROADCASTSS 32(R11), Y6
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y6, Y2, Y2
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 40(R11), Y2
+	VFMADD231PS  Y2, Y5, Y0
+	VCVTPH2PS    16(R10), Y2
+	VCVTPH2PS    48(R10), Y3
+	VBROADCASTSS 32(R11), Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VFMADD231PS  Y4, Y2, Y1
+	VBROADCASTSS 40(R11), Y2
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         $0x00000200, R9
+	ADDQ         $0x40, R10
+	ADDQ         $0x0000002c, R11
+	DECQ         R12
+	JNZ          block
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
+	VZEROUPPER
+	RET
+
 // func q5mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q5mOneRow1AVX512(SB), NOSPLIT, $0-72
@@ -21173,6 +23451,232 @@ block:
 	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q5mOneRow2AVX2(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   320(BX)
+	PREFETCHT0   384(BX)
+	PREFETCHT0   448(BX)
+	PREFETCHT0   512(BX)
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT0   256(BX)(R9*1)
+	PREFETCHT0   320(BX)(R9*1)
+	PREFETCHT0   384(BX)(R9*1)
+	PREFETCHT0   448(BX)(R9*1)
+	PREFETCHT0   512(BX)(R9*1)
+	ADDQ         $0x00000240, BX
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 4(R12), Y7
+	VMOVDQU      (R10), Y8
+	VMOVDQU      64(R10), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10), Y9
+	VMOVDQU      96(R10), Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 12(R12), Y7
+	VMOVDQU      128(R10), Y10
+	VMOVDQU      192(R10), Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      160(R10), Y8
+	VMOVDQU      224(R10), Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 16(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      256(R10), Y8
+	VMOVDQU      320(R10), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      288(R10), Y9
+	VMOVDQU      352(R10), Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 24(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      384(R10), Y10
+	VMOVDQU      448(R10), Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      416(R10), Y8
+	VMOVDQU      480(R10), Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VCVTPH2PS    (R11), Y5
+	VCVTPH2PS    32(R11), Y7
+	VBROADCASTSS 32(R12), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y7, Y0
+	VCVTPH2PS    16(R11), Y4
+	VCVTPH2PS    48(R11), Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 4(R12), Y7
+	VMOVDQU      (R10)(R9*1), Y8
+	VMOVDQU      64(R10)(R9*1), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10)(R9*1), Y9
+	VMOVDQU      96(R10)(R9*1), Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 12(R12), Y7
+	VMOVDQU      128(R10)(R9*1), Y10
+	VMOVDQU      192(R10)(R9*1), Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      160(R10)(R9*1), Y8
+	VMOVDQU      224(R10)(R9*1), Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 16(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      256(R10)(R9*1), Y8
+	VMOVDQU      320(R10)(R9*1), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      288(R10)(R9*1), Y9
+	VMOVDQU      352(R10)(R9*1), Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 24(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      384(R10)(R9*1), Y10
+	VMOVDQU      448(R10)(R9*1), Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      416(R10)(R9*1), Y8
+	VMOVDQU      480(R10)(R9*1), Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VCVTPH2PS    (R11)(R9*1), Y5
+	VCVTPH2PS    32(R11)(R9*1), Y7
+	VBROADCASTSS 32(R12), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y7, Y2
+	VCVTPH2PS    16(R11)(R9*1), Y4
+	VCVTPH2PS    48(R11)(R9*1), Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y3
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000200, R10
+	ADDQ         $0x40, R11
+	ADDQ         $0x0000002c, R12
+	DECQ         R13
+	JNZ          block
+	MOVQ         groups+24(FP), R10
+	MOVQ         groups+24(FP), R11
+	IMULQ        DI, R11
+	SHLQ         $0x06, R10
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	VADDPS       (SI)(R11*1), Y2, Y2
+	VMOVUPS      Y2, (R8)(R10*1)
+	VADDPS       32(SI)(R11*1), Y3, Y3
+	VMOVUPS      Y3, 32(R8)(R10*1)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
 	VZEROUPPER
 	RET
 
@@ -24776,6 +27280,152 @@ block:
 	VZEROUPPER
 	RET
 
+// func q5kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q5kOneRow1AVX2(SB), NOSPLIT, $0-72
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
+
+group:
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+super:
+	MOVQ R10, R13
+	ADDQ $0x40, R10
+	MOVQ $0x00000008, R14
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   320(BX)
+	PREFETCHT0   384(BX)
+	PREFETCHT0   448(BX)
+	PREFETCHT0   512(BX)
+	ADDQ         $0x00000228, BX
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VPBROADCASTD (R11), Y3
+	VPBROADCASTD 4(R11), Y5
+	VMOVDQU      (R9), Y6
+	VMOVDQU      64(R9), Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VMOVDQU      32(R9), Y7
+	VMOVDQU      96(R9), Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 8(R11), Y3
+	VPBROADCASTD 12(R11), Y5
+	VMOVDQU      128(R9), Y8
+	VMOVDQU      192(R9), Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      160(R9), Y6
+	VMOVDQU      224(R9), Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPADDW       Y6, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPBROADCASTD 16(R11), Y3
+	VPBROADCASTD 20(R11), Y5
+	VMOVDQU      256(R9), Y6
+	VMOVDQU      320(R9), Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VMOVDQU      288(R9), Y7
+	VMOVDQU      352(R9), Y8
+	VPMADDUBSW   Y3, Y7, Y7
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPBROADCASTD 24(R11), Y3
+	VPBROADCASTD 28(R11), Y5
+	VMOVDQU      384(R9), Y8
+	VMOVDQU      448(R9), Y9
+	VPMADDUBSW   Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      416(R9), Y6
+	VMOVDQU      480(R9), Y8
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y8, Y8
+	VPADDW       Y8, Y6, Y6
+	VPADDW       Y6, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMOVZXBD    (R10), Y3
+	VCVTPH2PS    (R13), Y5
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VPMOVZXBD    16(R10), Y5
+	VCVTPH2PS    32(R13), Y6
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 32(R11), Y6
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y6, Y2, Y2
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 40(R11), Y2
+	VFMADD231PS  Y2, Y5, Y0
+	VPMOVZXBD    8(R10), Y2
+	VCVTPH2PS    16(R13), Y3
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VPMOVZXBD    24(R10), Y3
+	VCVTPH2PS    48(R13), Y5
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VBROADCASTSS 32(R11), Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VFMADD231PS  Y4, Y2, Y1
+	VBROADCASTSS 40(R11), Y2
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         $0x00000200, R9
+	ADDQ         $0x20, R10
+	ADDQ         $0x0000002c, R11
+	DECQ         R14
+	JNZ          block
+	SUBQ         $0x08, R12
+	JNZ          super
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
+	VZEROUPPER
+	RET
+
 // func q5kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q5kOneRow1AVX512(SB), NOSPLIT, $0-72
@@ -24950,6 +27600,263 @@ block:
 	ADDQ             $0x40, R8
 	DECQ             CX
 	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q5kOneRow2AVX2(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+super:
+	MOVQ R11, R14
+	ADDQ $0x40, R11
+	MOVQ $0x00000008, R15
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   320(BX)
+	PREFETCHT0   384(BX)
+	PREFETCHT0   448(BX)
+	PREFETCHT0   512(BX)
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT0   256(BX)(R9*1)
+	PREFETCHT0   320(BX)(R9*1)
+	PREFETCHT0   384(BX)(R9*1)
+	PREFETCHT0   448(BX)(R9*1)
+	PREFETCHT0   512(BX)(R9*1)
+	ADDQ         $0x00000228, BX
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 4(R12), Y7
+	VMOVDQU      (R10), Y8
+	VMOVDQU      64(R10), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10), Y9
+	VMOVDQU      96(R10), Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 12(R12), Y7
+	VMOVDQU      128(R10), Y10
+	VMOVDQU      192(R10), Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      160(R10), Y8
+	VMOVDQU      224(R10), Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 16(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      256(R10), Y8
+	VMOVDQU      320(R10), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      288(R10), Y9
+	VMOVDQU      352(R10), Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 24(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      384(R10), Y10
+	VMOVDQU      448(R10), Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      416(R10), Y8
+	VMOVDQU      480(R10), Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMOVZXBD    (R11), Y5
+	VCVTPH2PS    (R14), Y7
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VPMOVZXBD    16(R11), Y7
+	VCVTPH2PS    32(R14), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 32(R12), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y7, Y0
+	VPMOVZXBD    8(R11), Y4
+	VCVTPH2PS    16(R14), Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    24(R11), Y5
+	VCVTPH2PS    48(R14), Y7
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 4(R12), Y7
+	VMOVDQU      (R10)(R9*1), Y8
+	VMOVDQU      64(R10)(R9*1), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      32(R10)(R9*1), Y9
+	VMOVDQU      96(R10)(R9*1), Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 12(R12), Y7
+	VMOVDQU      128(R10)(R9*1), Y10
+	VMOVDQU      192(R10)(R9*1), Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      160(R10)(R9*1), Y8
+	VMOVDQU      224(R10)(R9*1), Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPBROADCASTD 16(R12), Y5
+	VPBROADCASTD 20(R12), Y7
+	VMOVDQU      256(R10)(R9*1), Y8
+	VMOVDQU      320(R10)(R9*1), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VMOVDQU      288(R10)(R9*1), Y9
+	VMOVDQU      352(R10)(R9*1), Y10
+	VPMADDUBSW   Y5, Y9, Y9
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 24(R12), Y5
+	VPBROADCASTD 28(R12), Y7
+	VMOVDQU      384(R10)(R9*1), Y10
+	VMOVDQU      448(R10)(R9*1), Y11
+	VPMADDUBSW   Y5, Y10, Y10
+	VPMADDUBSW   Y7, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      416(R10)(R9*1), Y8
+	VMOVDQU      480(R10)(R9*1), Y10
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPADDW       Y8, Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMOVZXBD    (R11)(R9*1), Y5
+	VCVTPH2PS    (R14)(R9*1), Y7
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VPMOVZXBD    16(R11)(R9*1), Y7
+	VCVTPH2PS    32(R14)(R9*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 32(R12), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y7, Y2
+	VPMOVZXBD    8(R11)(R9*1), Y4
+	VCVTPH2PS    16(R14)(R9*1), Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    24(R11)(R9*1), Y5
+	VCVTPH2PS    48(R14)(R9*1), Y7
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VBROADCASTSS 32(R12), Y7
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y3
+	VBROADCASTSS 40(R12), Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000200, R10
+	ADDQ         $0x20, R11
+	ADDQ         $0x0000002c, R12
+	DECQ         R15
+	JNZ          block
+	SUBQ         $0x08, R13
+	JNZ          super
+	MOVQ         groups+24(FP), R10
+	MOVQ         groups+24(FP), R11
+	IMULQ        DI, R11
+	SHLQ         $0x06, R10
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	VADDPS       (SI)(R11*1), Y2, Y2
+	VMOVUPS      Y2, (R8)(R10*1)
+	VADDPS       32(SI)(R11*1), Y3, Y3
+	VMOVUPS      Y3, 32(R8)(R10*1)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
 	VZEROUPPER
 	RET
 
@@ -29903,6 +32810,154 @@ block:
 	VZEROUPPER
 	RET
 
+// func q6kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q6kOneRow1AVX2(SB), NOSPLIT, $0-72
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ ahead+40(FP), BX
+	MOVQ bias+48(FP), SI
+	MOVQ step+56(FP), DI
+	MOVQ y+64(FP), R8
+	ADDQ AX, BX
+
+group:
+	MOVQ   a+8(FP), R11
+	MOVQ   nb+16(FP), R12
+	MOVQ   AX, R9
+	IMUL3Q $0x00000200, R12, R10
+	ADDQ   AX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+super:
+	MOVQ R10, R13
+	ADDQ $0x20, R10
+	MOVQ $0x00000008, R14
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   320(BX)
+	PREFETCHT0   384(BX)
+	PREFETCHT0   448(BX)
+	PREFETCHT0   512(BX)
+	ADDQ         $0x00000224, BX
+	VPBROADCASTD 36(R11), Y2
+	VPBROADCASTD 36(R11), Y4
+	VPBROADCASTD (R11), Y3
+	VPBROADCASTD 4(R11), Y5
+	VMOVDQU      (R9), Y6
+	VMOVDQU      64(R9), Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      32(R9), Y6
+	VMOVDQU      96(R9), Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VPBROADCASTD 8(R11), Y3
+	VPBROADCASTD 12(R11), Y5
+	VMOVDQU      128(R9), Y6
+	VMOVDQU      192(R9), Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VMOVDQU      160(R9), Y6
+	VMOVDQU      224(R9), Y7
+	VPMADDUBSW   Y3, Y6, Y6
+	VPMADDUBSW   Y5, Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMOVSXBD    (R10), Y3
+	VCVTDQ2PS    Y3, Y3
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VPMOVSXBD    8(R10), Y3
+	VCVTDQ2PS    Y3, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VPBROADCASTD 40(R11), Y3
+	VPBROADCASTD 40(R11), Y6
+	VPBROADCASTD 16(R11), Y5
+	VPBROADCASTD 20(R11), Y7
+	VMOVDQU      256(R9), Y8
+	VMOVDQU      320(R9), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      288(R9), Y8
+	VMOVDQU      352(R9), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPBROADCASTD 24(R11), Y5
+	VPBROADCASTD 28(R11), Y7
+	VMOVDQU      384(R9), Y8
+	VMOVDQU      448(R9), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      416(R9), Y8
+	VMOVDQU      480(R9), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMOVSXBD    16(R10), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTDQ2PS    Y3, Y3
+	VFMADD231PS  Y3, Y5, Y2
+	VPMOVSXBD    24(R10), Y3
+	VCVTDQ2PS    Y3, Y3
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y3, Y4
+	VCVTPH2PS    (R13), Y3
+	VBROADCASTSS 32(R11), Y5
+	VMULPS       Y5, Y2, Y2
+	VFMADD231PS  Y2, Y3, Y0
+	VCVTPH2PS    16(R13), Y2
+	VBROADCASTSS 32(R11), Y3
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y4, Y2, Y1
+	ADDQ         $0x00000200, R9
+	ADDQ         $0x20, R10
+	ADDQ         $0x0000002c, R11
+	DECQ         R14
+	JNZ          block
+	SUBQ         $0x08, R12
+	JNZ          super
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
+	VZEROUPPER
+	RET
+
 // func q6kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
 TEXT ·q6kOneRow1AVX512(SB), NOSPLIT, $0-72
@@ -30080,6 +33135,267 @@ block:
 	ADDQ          $0x40, R8
 	DECQ          CX
 	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q6kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·q6kOneRow2AVX2(SB), NOSPLIT, $0-72
+	MOVQ  w+0(FP), AX
+	MOVQ  groups+24(FP), CX
+	MOVQ  size+32(FP), DX
+	MOVQ  ahead+40(FP), BX
+	MOVQ  bias+48(FP), SI
+	MOVQ  step+56(FP), DI
+	MOVQ  y+64(FP), R8
+	ADDQ  AX, BX
+	MOVQ  CX, R9
+	IMULQ DX, R9
+
+group:
+	MOVQ   a+8(FP), R12
+	MOVQ   nb+16(FP), R13
+	MOVQ   AX, R10
+	IMUL3Q $0x00000200, R13, R11
+	ADDQ   AX, R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+super:
+	MOVQ R11, R14
+	ADDQ $0x20, R11
+	MOVQ $0x00000008, R15
+
+block:
+	PREFETCHT0   (BX)
+	PREFETCHT0   64(BX)
+	PREFETCHT0   128(BX)
+	PREFETCHT0   192(BX)
+	PREFETCHT0   256(BX)
+	PREFETCHT0   320(BX)
+	PREFETCHT0   384(BX)
+	PREFETCHT0   448(BX)
+	PREFETCHT0   512(BX)
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT0   256(BX)(R9*1)
+	PREFETCHT0   320(BX)(R9*1)
+	PREFETCHT0   384(BX)(R9*1)
+	PREFETCHT0   448(BX)(R9*1)
+	PREFETCHT0   512(BX)(R9*1)
+	ADDQ         $0x00000224, BX
+	VPBROADCASTD 36(R12), Y4
+	VPBROADCASTD 36(R12), Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 4(R12), Y7
+	VMOVDQU      (R10), Y8
+	VMOVDQU      64(R10), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      32(R10), Y8
+	VMOVDQU      96(R10), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 12(R12), Y7
+	VMOVDQU      128(R10), Y8
+	VMOVDQU      192(R10), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      160(R10), Y8
+	VMOVDQU      224(R10), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMOVSXBD    (R11), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVSXBD    8(R11), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VPBROADCASTD 40(R12), Y5
+	VPBROADCASTD 40(R12), Y8
+	VPBROADCASTD 16(R12), Y7
+	VPBROADCASTD 20(R12), Y9
+	VMOVDQU      256(R10), Y10
+	VMOVDQU      320(R10), Y11
+	VPMADDUBSW   Y7, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VMOVDQU      288(R10), Y10
+	VMOVDQU      352(R10), Y11
+	VPMADDUBSW   Y7, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VPBROADCASTD 24(R12), Y7
+	VPBROADCASTD 28(R12), Y9
+	VMOVDQU      384(R10), Y10
+	VMOVDQU      448(R10), Y11
+	VPMADDUBSW   Y7, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VMOVDQU      416(R10), Y10
+	VMOVDQU      480(R10), Y11
+	VPMADDUBSW   Y7, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VPMOVSXBD    16(R11), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y7, Y4
+	VPMOVSXBD    24(R11), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTDQ2PS    Y8, Y8
+	VFMADD231PS  Y8, Y5, Y6
+	VCVTPH2PS    (R14), Y5
+	VBROADCASTSS 32(R12), Y7
+	VMULPS       Y7, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VCVTPH2PS    16(R14), Y4
+	VBROADCASTSS 32(R12), Y5
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VPBROADCASTD 36(R12), Y4
+	VPBROADCASTD 36(R12), Y6
+	VPBROADCASTD (R12), Y5
+	VPBROADCASTD 4(R12), Y7
+	VMOVDQU      (R10)(R9*1), Y8
+	VMOVDQU      64(R10)(R9*1), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      32(R10)(R9*1), Y8
+	VMOVDQU      96(R10)(R9*1), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPBROADCASTD 8(R12), Y5
+	VPBROADCASTD 12(R12), Y7
+	VMOVDQU      128(R10)(R9*1), Y8
+	VMOVDQU      192(R10)(R9*1), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVDQU      160(R10)(R9*1), Y8
+	VMOVDQU      224(R10)(R9*1), Y9
+	VPMADDUBSW   Y5, Y8, Y8
+	VPMADDUBSW   Y7, Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMOVSXBD    (R11)(R9*1), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVSXBD    8(R11)(R9*1), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VPBROADCASTD 40(R12), Y5
+	VPBROADCASTD 40(R12), Y8
+	VPBROADCASTD 16(R12), Y7
+	VPBROADCASTD 20(R12), Y9
+	VMOVDQU      256(R10)(R9*1), Y10
+	VMOVDQU      320(R10)(R9*1), Y11
+	VPMADDUBSW   Y7, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VMOVDQU      288(R10)(R9*1), Y10
+	VMOVDQU      352(R10)(R9*1), Y11
+	VPMADDUBSW   Y7, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VPBROADCASTD 24(R12), Y7
+	VPBROADCASTD 28(R12), Y9
+	VMOVDQU      384(R10)(R9*1), Y10
+	VMOVDQU      448(R10)(R9*1), Y11
+	VPMADDUBSW   Y7, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VMOVDQU      416(R10)(R9*1), Y10
+	VMOVDQU      480(R10)(R9*1), Y11
+	VPMADDUBSW   Y7, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPADDD       Y10, Y8, Y8
+	VPMOVSXBD    16(R11)(R9*1), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y7, Y4
+	VPMOVSXBD    24(R11)(R9*1), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTDQ2PS    Y8, Y8
+	VFMADD231PS  Y8, Y5, Y6
+	VCVTPH2PS    (R14)(R9*1), Y5
+	VBROADCASTSS 32(R12), Y7
+	VMULPS       Y7, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VCVTPH2PS    16(R14)(R9*1), Y4
+	VBROADCASTSS 32(R12), Y5
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y3
+	ADDQ         $0x00000200, R10
+	ADDQ         $0x20, R11
+	ADDQ         $0x0000002c, R12
+	DECQ         R15
+	JNZ          block
+	SUBQ         $0x08, R13
+	JNZ          super
+	MOVQ         groups+24(FP), R10
+	MOVQ         groups+24(FP), R11
+	IMULQ        DI, R11
+	SHLQ         $0x06, R10
+	VADDPS       (SI), Y0, Y0
+	VMOVUPS      Y0, (R8)
+	VADDPS       32(SI), Y1, Y1
+	VMOVUPS      Y1, 32(R8)
+	VADDPS       (SI)(R11*1), Y2, Y2
+	VMOVUPS      Y2, (R8)(R10*1)
+	VADDPS       32(SI)(R11*1), Y3, Y3
+	VMOVUPS      Y3, 32(R8)(R10*1)
+	ADDQ         DX, AX
+	ADDQ         DI, SI
+	ADDQ         $0x40, R8
+	DECQ         CX
+	JNZ          group
 	VZEROUPPER
 	RET
 
@@ -41856,20 +45172,687 @@ loop:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled1AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled1Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), SI
+	MOVQ    ahead+32(FP), DI
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    AX, R8
+	ADDQ    BX, R8
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+
+block:
+	PREFETCHT0       (AX)(DI*1)
+	VPSLLD           $0x10, (AX), Z2
+	VXORPS           Z3, Z3, Z3
+	VFMADD231PS.BCST (CX), Z2, Z3
+	VMOVUPS          (AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VXORPS           Z4, Z4, Z4
+	VFMADD231PS.BCST 4(CX), Z2, Z4
+	PREFETCHT0       64(AX)(DI*1)
+	VPSLLD           $0x10, 64(AX), Z2
+	VFMADD231PS.BCST 8(CX), Z2, Z3
+	VMOVUPS          64(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 12(CX), Z2, Z4
+	PREFETCHT0       128(AX)(DI*1)
+	VPSLLD           $0x10, 128(AX), Z2
+	VFMADD231PS.BCST 16(CX), Z2, Z3
+	VMOVUPS          128(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 20(CX), Z2, Z4
+	PREFETCHT0       192(AX)(DI*1)
+	VPSLLD           $0x10, 192(AX), Z2
+	VFMADD231PS.BCST 24(CX), Z2, Z3
+	VMOVUPS          192(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 28(CX), Z2, Z4
+	PREFETCHT0       256(AX)(DI*1)
+	VPSLLD           $0x10, 256(AX), Z2
+	VFMADD231PS.BCST 32(CX), Z2, Z3
+	VMOVUPS          256(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 36(CX), Z2, Z4
+	PREFETCHT0       320(AX)(DI*1)
+	VPSLLD           $0x10, 320(AX), Z2
+	VFMADD231PS.BCST 40(CX), Z2, Z3
+	VMOVUPS          320(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 44(CX), Z2, Z4
+	PREFETCHT0       384(AX)(DI*1)
+	VPSLLD           $0x10, 384(AX), Z2
+	VFMADD231PS.BCST 48(CX), Z2, Z3
+	VMOVUPS          384(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 52(CX), Z2, Z4
+	PREFETCHT0       448(AX)(DI*1)
+	VPSLLD           $0x10, 448(AX), Z2
+	VFMADD231PS.BCST 56(CX), Z2, Z3
+	VMOVUPS          448(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 60(CX), Z2, Z4
+	PREFETCHT0       512(AX)(DI*1)
+	VPSLLD           $0x10, 512(AX), Z2
+	VFMADD231PS.BCST 64(CX), Z2, Z3
+	VMOVUPS          512(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 68(CX), Z2, Z4
+	PREFETCHT0       576(AX)(DI*1)
+	VPSLLD           $0x10, 576(AX), Z2
+	VFMADD231PS.BCST 72(CX), Z2, Z3
+	VMOVUPS          576(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 76(CX), Z2, Z4
+	PREFETCHT0       640(AX)(DI*1)
+	VPSLLD           $0x10, 640(AX), Z2
+	VFMADD231PS.BCST 80(CX), Z2, Z3
+	VMOVUPS          640(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 84(CX), Z2, Z4
+	PREFETCHT0       704(AX)(DI*1)
+	VPSLLD           $0x10, 704(AX), Z2
+	VFMADD231PS.BCST 88(CX), Z2, Z3
+	VMOVUPS          704(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 92(CX), Z2, Z4
+	PREFETCHT0       768(AX)(DI*1)
+	VPSLLD           $0x10, 768(AX), Z2
+	VFMADD231PS.BCST 96(CX), Z2, Z3
+	VMOVUPS          768(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 100(CX), Z2, Z4
+	PREFETCHT0       832(AX)(DI*1)
+	VPSLLD           $0x10, 832(AX), Z2
+	VFMADD231PS.BCST 104(CX), Z2, Z3
+	VMOVUPS          832(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 108(CX), Z2, Z4
+	PREFETCHT0       896(AX)(DI*1)
+	VPSLLD           $0x10, 896(AX), Z2
+	VFMADD231PS.BCST 112(CX), Z2, Z3
+	VMOVUPS          896(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 116(CX), Z2, Z4
+	PREFETCHT0       960(AX)(DI*1)
+	VPSLLD           $0x10, 960(AX), Z2
+	VFMADD231PS.BCST 120(CX), Z2, Z3
+	VMOVUPS          960(AX), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 124(CX), Z2, Z4
+	VADDPS           Z4, Z3, Z3
+	VADDPS           Z3, Z0, Z0
+	PREFETCHT0       (R8)(DI*1)
+	VPSLLD           $0x10, (R8), Z2
+	VXORPS           Z3, Z3, Z3
+	VFMADD231PS.BCST (CX), Z2, Z3
+	VMOVUPS          (R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VXORPS           Z4, Z4, Z4
+	VFMADD231PS.BCST 4(CX), Z2, Z4
+	PREFETCHT0       64(R8)(DI*1)
+	VPSLLD           $0x10, 64(R8), Z2
+	VFMADD231PS.BCST 8(CX), Z2, Z3
+	VMOVUPS          64(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 12(CX), Z2, Z4
+	PREFETCHT0       128(R8)(DI*1)
+	VPSLLD           $0x10, 128(R8), Z2
+	VFMADD231PS.BCST 16(CX), Z2, Z3
+	VMOVUPS          128(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 20(CX), Z2, Z4
+	PREFETCHT0       192(R8)(DI*1)
+	VPSLLD           $0x10, 192(R8), Z2
+	VFMADD231PS.BCST 24(CX), Z2, Z3
+	VMOVUPS          192(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 28(CX), Z2, Z4
+	PREFETCHT0       256(R8)(DI*1)
+	VPSLLD           $0x10, 256(R8), Z2
+	VFMADD231PS.BCST 32(CX), Z2, Z3
+	VMOVUPS          256(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 36(CX), Z2, Z4
+	PREFETCHT0       320(R8)(DI*1)
+	VPSLLD           $0x10, 320(R8), Z2
+	VFMADD231PS.BCST 40(CX), Z2, Z3
+	VMOVUPS          320(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 44(CX), Z2, Z4
+	PREFETCHT0       384(R8)(DI*1)
+	VPSLLD           $0x10, 384(R8), Z2
+	VFMADD231PS.BCST 48(CX), Z2, Z3
+	VMOVUPS          384(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 52(CX), Z2, Z4
+	PREFETCHT0       448(R8)(DI*1)
+	VPSLLD           $0x10, 448(R8), Z2
+	VFMADD231PS.BCST 56(CX), Z2, Z3
+	VMOVUPS          448(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 60(CX), Z2, Z4
+	PREFETCHT0       512(R8)(DI*1)
+	VPSLLD           $0x10, 512(R8), Z2
+	VFMADD231PS.BCST 64(CX), Z2, Z3
+	VMOVUPS          512(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 68(CX), Z2, Z4
+	PREFETCHT0       576(R8)(DI*1)
+	VPSLLD           $0x10, 576(R8), Z2
+	VFMADD231PS.BCST 72(CX), Z2, Z3
+	VMOVUPS          576(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 76(CX), Z2, Z4
+	PREFETCHT0       640(R8)(DI*1)
+	VPSLLD           $0x10, 640(R8), Z2
+	VFMADD231PS.BCST 80(CX), Z2, Z3
+	VMOVUPS          640(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 84(CX), Z2, Z4
+	PREFETCHT0       704(R8)(DI*1)
+	VPSLLD           $0x10, 704(R8), Z2
+	VFMADD231PS.BCST 88(CX), Z2, Z3
+	VMOVUPS          704(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 92(CX), Z2, Z4
+	PREFETCHT0       768(R8)(DI*1)
+	VPSLLD           $0x10, 768(R8), Z2
+	VFMADD231PS.BCST 96(CX), Z2, Z3
+	VMOVUPS          768(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 100(CX), Z2, Z4
+	PREFETCHT0       832(R8)(DI*1)
+	VPSLLD           $0x10, 832(R8), Z2
+	VFMADD231PS.BCST 104(CX), Z2, Z3
+	VMOVUPS          832(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 108(CX), Z2, Z4
+	PREFETCHT0       896(R8)(DI*1)
+	VPSLLD           $0x10, 896(R8), Z2
+	VFMADD231PS.BCST 112(CX), Z2, Z3
+	VMOVUPS          896(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 116(CX), Z2, Z4
+	PREFETCHT0       960(R8)(DI*1)
+	VPSLLD           $0x10, 960(R8), Z2
+	VFMADD231PS.BCST 120(CX), Z2, Z3
+	VMOVUPS          960(R8), Z2
+	VPANDD           highHalf<>+0(SB), Z2, Z2
+	VFMADD231PS.BCST 124(CX), Z2, Z4
+	VADDPS           Z4, Z3, Z3
+	VADDPS           Z3, Z1, Z1
+	ADDQ             $0x00000400, AX
+	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000080, CX
+	DECQ             DX
+	JNZ              block
+	LDMXCSR          (SP)
+	VMOVUPS          Z0, (SI)
+	VMOVUPS          Z1, 64(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Tiled1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·bf16Tiled1Groups4AVX512(SB), NOSPLIT, $8-48
+	MOVQ    w+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    nb+16(FP), DX
+	MOVQ    size+24(FP), BX
+	MOVQ    y+40(FP), SI
+	MOVQ    ahead+32(FP), DI
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    AX, R8
+	ADDQ    BX, R8
+	MOVQ    R8, R9
+	ADDQ    BX, R9
+	MOVQ    R9, R10
+	ADDQ    BX, R10
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+
+block:
+	PREFETCHT0       (AX)(DI*1)
+	VPSLLD           $0x10, (AX), Z4
+	VXORPS           Z5, Z5, Z5
+	VFMADD231PS.BCST (CX), Z4, Z5
+	VMOVUPS          (AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VXORPS           Z6, Z6, Z6
+	VFMADD231PS.BCST 4(CX), Z4, Z6
+	PREFETCHT0       64(AX)(DI*1)
+	VPSLLD           $0x10, 64(AX), Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z5
+	VMOVUPS          64(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z6
+	PREFETCHT0       128(AX)(DI*1)
+	VPSLLD           $0x10, 128(AX), Z4
+	VFMADD231PS.BCST 16(CX), Z4, Z5
+	VMOVUPS          128(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 20(CX), Z4, Z6
+	PREFETCHT0       192(AX)(DI*1)
+	VPSLLD           $0x10, 192(AX), Z4
+	VFMADD231PS.BCST 24(CX), Z4, Z5
+	VMOVUPS          192(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 28(CX), Z4, Z6
+	PREFETCHT0       256(AX)(DI*1)
+	VPSLLD           $0x10, 256(AX), Z4
+	VFMADD231PS.BCST 32(CX), Z4, Z5
+	VMOVUPS          256(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 36(CX), Z4, Z6
+	PREFETCHT0       320(AX)(DI*1)
+	VPSLLD           $0x10, 320(AX), Z4
+	VFMADD231PS.BCST 40(CX), Z4, Z5
+	VMOVUPS          320(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 44(CX), Z4, Z6
+	PREFETCHT0       384(AX)(DI*1)
+	VPSLLD           $0x10, 384(AX), Z4
+	VFMADD231PS.BCST 48(CX), Z4, Z5
+	VMOVUPS          384(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 52(CX), Z4, Z6
+	PREFETCHT0       448(AX)(DI*1)
+	VPSLLD           $0x10, 448(AX), Z4
+	VFMADD231PS.BCST 56(CX), Z4, Z5
+	VMOVUPS          448(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 60(CX), Z4, Z6
+	PREFETCHT0       512(AX)(DI*1)
+	VPSLLD           $0x10, 512(AX), Z4
+	VFMADD231PS.BCST 64(CX), Z4, Z5
+	VMOVUPS          512(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 68(CX), Z4, Z6
+	PREFETCHT0       576(AX)(DI*1)
+	VPSLLD           $0x10, 576(AX), Z4
+	VFMADD231PS.BCST 72(CX), Z4, Z5
+	VMOVUPS          576(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 76(CX), Z4, Z6
+	PREFETCHT0       640(AX)(DI*1)
+	VPSLLD           $0x10, 640(AX), Z4
+	VFMADD231PS.BCST 80(CX), Z4, Z5
+	VMOVUPS          640(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 84(CX), Z4, Z6
+	PREFETCHT0       704(AX)(DI*1)
+	VPSLLD           $0x10, 704(AX), Z4
+	VFMADD231PS.BCST 88(CX), Z4, Z5
+	VMOVUPS          704(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 92(CX), Z4, Z6
+	PREFETCHT0       768(AX)(DI*1)
+	VPSLLD           $0x10, 768(AX), Z4
+	VFMADD231PS.BCST 96(CX), Z4, Z5
+	VMOVUPS          768(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 100(CX), Z4, Z6
+	PREFETCHT0       832(AX)(DI*1)
+	VPSLLD           $0x10, 832(AX), Z4
+	VFMADD231PS.BCST 104(CX), Z4, Z5
+	VMOVUPS          832(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 108(CX), Z4, Z6
+	PREFETCHT0       896(AX)(DI*1)
+	VPSLLD           $0x10, 896(AX), Z4
+	VFMADD231PS.BCST 112(CX), Z4, Z5
+	VMOVUPS          896(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 116(CX), Z4, Z6
+	PREFETCHT0       960(AX)(DI*1)
+	VPSLLD           $0x10, 960(AX), Z4
+	VFMADD231PS.BCST 120(CX), Z4, Z5
+	VMOVUPS          960(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 124(CX), Z4, Z6
+	VADDPS           Z6, Z5, Z5
+	VADDPS           Z5, Z0, Z0
+	PREFETCHT0       (R8)(DI*1)
+	VPSLLD           $0x10, (R8), Z4
+	VXORPS           Z5, Z5, Z5
+	VFMADD231PS.BCST (CX), Z4, Z5
+	VMOVUPS          (R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VXORPS           Z6, Z6, Z6
+	VFMADD231PS.BCST 4(CX), Z4, Z6
+	PREFETCHT0       64(R8)(DI*1)
+	VPSLLD           $0x10, 64(R8), Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z5
+	VMOVUPS          64(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z6
+	PREFETCHT0       128(R8)(DI*1)
+	VPSLLD           $0x10, 128(R8), Z4
+	VFMADD231PS.BCST 16(CX), Z4, Z5
+	VMOVUPS          128(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 20(CX), Z4, Z6
+	PREFETCHT0       192(R8)(DI*1)
+	VPSLLD           $0x10, 192(R8), Z4
+	VFMADD231PS.BCST 24(CX), Z4, Z5
+	VMOVUPS          192(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 28(CX), Z4, Z6
+	PREFETCHT0       256(R8)(DI*1)
+	VPSLLD           $0x10, 256(R8), Z4
+	VFMADD231PS.BCST 32(CX), Z4, Z5
+	VMOVUPS          256(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 36(CX), Z4, Z6
+	PREFETCHT0       320(R8)(DI*1)
+	VPSLLD           $0x10, 320(R8), Z4
+	VFMADD231PS.BCST 40(CX), Z4, Z5
+	VMOVUPS          320(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 44(CX), Z4, Z6
+	PREFETCHT0       384(R8)(DI*1)
+	VPSLLD           $0x10, 384(R8), Z4
+	VFMADD231PS.BCST 48(CX), Z4, Z5
+	VMOVUPS          384(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 52(CX), Z4, Z6
+	PREFETCHT0       448(R8)(DI*1)
+	VPSLLD           $0x10, 448(R8), Z4
+	VFMADD231PS.BCST 56(CX), Z4, Z5
+	VMOVUPS          448(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 60(CX), Z4, Z6
+	PREFETCHT0       512(R8)(DI*1)
+	VPSLLD           $0x10, 512(R8), Z4
+	VFMADD231PS.BCST 64(CX), Z4, Z5
+	VMOVUPS          512(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 68(CX), Z4, Z6
+	PREFETCHT0       576(R8)(DI*1)
+	VPSLLD           $0x10, 576(R8), Z4
+	VFMADD231PS.BCST 72(CX), Z4, Z5
+	VMOVUPS          576(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 76(CX), Z4, Z6
+	PREFETCHT0       640(R8)(DI*1)
+	VPSLLD           $0x10, 640(R8), Z4
+	VFMADD231PS.BCST 80(CX), Z4, Z5
+	VMOVUPS          640(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 84(CX), Z4, Z6
+	PREFETCHT0       704(R8)(DI*1)
+	VPSLLD           $0x10, 704(R8), Z4
+	VFMADD231PS.BCST 88(CX), Z4, Z5
+	VMOVUPS          704(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 92(CX), Z4, Z6
+	PREFETCHT0       768(R8)(DI*1)
+	VPSLLD           $0x10, 768(R8), Z4
+	VFMADD231PS.BCST 96(CX), Z4, Z5
+	VMOVUPS          768(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 100(CX), Z4, Z6
+	PREFETCHT0       832(R8)(DI*1)
+	VPSLLD           $0x10, 832(R8), Z4
+	VFMADD231PS.BCST 104(CX), Z4, Z5
+	VMOVUPS          832(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 108(CX), Z4, Z6
+	PREFETCHT0       896(R8)(DI*1)
+	VPSLLD           $0x10, 896(R8), Z4
+	VFMADD231PS.BCST 112(CX), Z4, Z5
+	VMOVUPS          896(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 116(CX), Z4, Z6
+	PREFETCHT0       960(R8)(DI*1)
+	VPSLLD           $0x10, 960(R8), Z4
+	VFMADD231PS.BCST 120(CX), Z4, Z5
+	VMOVUPS          960(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 124(CX), Z4, Z6
+	VADDPS           Z6, Z5, Z5
+	VADDPS           Z5, Z1, Z1
+	PREFETCHT0       (R9)(DI*1)
+	VPSLLD           $0x10, (R9), Z4
+	VXORPS           Z5, Z5, Z5
+	VFMADD231PS.BCST (CX), Z4, Z5
+	VMOVUPS          (R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VXORPS           Z6, Z6, Z6
+	VFMADD231PS.BCST 4(CX), Z4, Z6
+	PREFETCHT0       64(R9)(DI*1)
+	VPSLLD           $0x10, 64(R9), Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z5
+	VMOVUPS          64(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z6
+	PREFETCHT0       128(R9)(DI*1)
+	VPSLLD           $0x10, 128(R9), Z4
+	VFMADD231PS.BCST 16(CX), Z4, Z5
+	VMOVUPS          128(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 20(CX), Z4, Z6
+	PREFETCHT0       192(R9)(DI*1)
+	VPSLLD           $0x10, 192(R9), Z4
+	VFMADD231PS.BCST 24(CX), Z4, Z5
+	VMOVUPS          192(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 28(CX), Z4, Z6
+	PREFETCHT0       256(R9)(DI*1)
+	VPSLLD           $0x10, 256(R9), Z4
+	VFMADD231PS.BCST 32(CX), Z4, Z5
+	VMOVUPS          256(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 36(CX), Z4, Z6
+	PREFETCHT0       320(R9)(DI*1)
+	VPSLLD           $0x10, 320(R9), Z4
+	VFMADD231PS.BCST 40(CX), Z4, Z5
+	VMOVUPS          320(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 44(CX), Z4, Z6
+	PREFETCHT0       384(R9)(DI*1)
+	VPSLLD           $0x10, 384(R9), Z4
+	VFMADD231PS.BCST 48(CX), Z4, Z5
+	VMOVUPS          384(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 52(CX), Z4, Z6
+	PREFETCHT0       448(R9)(DI*1)
+	VPSLLD           $0x10, 448(R9), Z4
+	VFMADD231PS.BCST 56(CX), Z4, Z5
+	VMOVUPS          448(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 60(CX), Z4, Z6
+	PREFETCHT0       512(R9)(DI*1)
+	VPSLLD           $0x10, 512(R9), Z4
+	VFMADD231PS.BCST 64(CX), Z4, Z5
+	VMOVUPS          512(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 68(CX), Z4, Z6
+	PREFETCHT0       576(R9)(DI*1)
+	VPSLLD           $0x10, 576(R9), Z4
+	VFMADD231PS.BCST 72(CX), Z4, Z5
+	VMOVUPS          576(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 76(CX), Z4, Z6
+	PREFETCHT0       640(R9)(DI*1)
+	VPSLLD           $0x10, 640(R9), Z4
+	VFMADD231PS.BCST 80(CX), Z4, Z5
+	VMOVUPS          640(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 84(CX), Z4, Z6
+	PREFETCHT0       704(R9)(DI*1)
+	VPSLLD           $0x10, 704(R9), Z4
+	VFMADD231PS.BCST 88(CX), Z4, Z5
+	VMOVUPS          704(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 92(CX), Z4, Z6
+	PREFETCHT0       768(R9)(DI*1)
+	VPSLLD           $0x10, 768(R9), Z4
+	VFMADD231PS.BCST 96(CX), Z4, Z5
+	VMOVUPS          768(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 100(CX), Z4, Z6
+	PREFETCHT0       832(R9)(DI*1)
+	VPSLLD           $0x10, 832(R9), Z4
+	VFMADD231PS.BCST 104(CX), Z4, Z5
+	VMOVUPS          832(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 108(CX), Z4, Z6
+	PREFETCHT0       896(R9)(DI*1)
+	VPSLLD           $0x10, 896(R9), Z4
+	VFMADD231PS.BCST 112(CX), Z4, Z5
+	VMOVUPS          896(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 116(CX), Z4, Z6
+	PREFETCHT0       960(R9)(DI*1)
+	VPSLLD           $0x10, 960(R9), Z4
+	VFMADD231PS.BCST 120(CX), Z4, Z5
+	VMOVUPS          960(R9), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 124(CX), Z4, Z6
+	VADDPS           Z6, Z5, Z5
+	VADDPS           Z5, Z2, Z2
+	PREFETCHT0       (R10)(DI*1)
+	VPSLLD           $0x10, (R10), Z4
+	VXORPS           Z5, Z5, Z5
+	VFMADD231PS.BCST (CX), Z4, Z5
+	VMOVUPS          (R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VXORPS           Z6, Z6, Z6
+	VFMADD231PS.BCST 4(CX), Z4, Z6
+	PREFETCHT0       64(R10)(DI*1)
+	VPSLLD           $0x10, 64(R10), Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z5
+	VMOVUPS          64(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z6
+	PREFETCHT0       128(R10)(DI*1)
+	VPSLLD           $0x10, 128(R10), Z4
+	VFMADD231PS.BCST 16(CX), Z4, Z5
+	VMOVUPS          128(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 20(CX), Z4, Z6
+	PREFETCHT0       192(R10)(DI*1)
+	VPSLLD           $0x10, 192(R10), Z4
+	VFMADD231PS.BCST 24(CX), Z4, Z5
+	VMOVUPS          192(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 28(CX), Z4, Z6
+	PREFETCHT0       256(R10)(DI*1)
+	VPSLLD           $0x10, 256(R10), Z4
+	VFMADD231PS.BCST 32(CX), Z4, Z5
+	VMOVUPS          256(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 36(CX), Z4, Z6
+	PREFETCHT0       320(R10)(DI*1)
+	VPSLLD           $0x10, 320(R10), Z4
+	VFMADD231PS.BCST 40(CX), Z4, Z5
+	VMOVUPS          320(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 44(CX), Z4, Z6
+	PREFETCHT0       384(R10)(DI*1)
+	VPSLLD           $0x10, 384(R10), Z4
+	VFMADD231PS.BCST 48(CX), Z4, Z5
+	VMOVUPS          384(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 52(CX), Z4, Z6
+	PREFETCHT0       448(R10)(DI*1)
+	VPSLLD           $0x10, 448(R10), Z4
+	VFMADD231PS.BCST 56(CX), Z4, Z5
+	VMOVUPS          448(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 60(CX), Z4, Z6
+	PREFETCHT0       512(R10)(DI*1)
+	VPSLLD           $0x10, 512(R10), Z4
+	VFMADD231PS.BCST 64(CX), Z4, Z5
+	VMOVUPS          512(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 68(CX), Z4, Z6
+	PREFETCHT0       576(R10)(DI*1)
+	VPSLLD           $0x10, 576(R10), Z4
+	VFMADD231PS.BCST 72(CX), Z4, Z5
+	VMOVUPS          576(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 76(CX), Z4, Z6
+	PREFETCHT0       640(R10)(DI*1)
+	VPSLLD           $0x10, 640(R10), Z4
+	VFMADD231PS.BCST 80(CX), Z4, Z5
+	VMOVUPS          640(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 84(CX), Z4, Z6
+	PREFETCHT0       704(R10)(DI*1)
+	VPSLLD           $0x10, 704(R10), Z4
+	VFMADD231PS.BCST 88(CX), Z4, Z5
+	VMOVUPS          704(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 92(CX), Z4, Z6
+	PREFETCHT0       768(R10)(DI*1)
+	VPSLLD           $0x10, 768(R10), Z4
+	VFMADD231PS.BCST 96(CX), Z4, Z5
+	VMOVUPS          768(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 100(CX), Z4, Z6
+	PREFETCHT0       832(R10)(DI*1)
+	VPSLLD           $0x10, 832(R10), Z4
+	VFMADD231PS.BCST 104(CX), Z4, Z5
+	VMOVUPS          832(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 108(CX), Z4, Z6
+	PREFETCHT0       896(R10)(DI*1)
+	VPSLLD           $0x10, 896(R10), Z4
+	VFMADD231PS.BCST 112(CX), Z4, Z5
+	VMOVUPS          896(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 116(CX), Z4, Z6
+	PREFETCHT0       960(R10)(DI*1)
+	VPSLLD           $0x10, 960(R10), Z4
+	VFMADD231PS.BCST 120(CX), Z4, Z5
+	VMOVUPS          960(R10), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 124(CX), Z4, Z6
+	VADDPS           Z6, Z5, Z5
+	VADDPS           Z5, Z3, Z3
+	ADDQ             $0x00000400, AX
+	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000400, R9
+	ADDQ             $0x00000400, R10
+	ADDQ             $0x00000080, CX
+	DECQ             DX
+	JNZ              block
+	LDMXCSR          (SP)
+	VMOVUPS          Z0, (SI)
+	VMOVUPS          Z1, 64(SI)
+	VMOVUPS          Z2, 128(SI)
+	VMOVUPS          Z3, 192(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·bf16Tiled1AVX512(SB), NOSPLIT, $8-48
+	MOVQ    w+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    nb+16(FP), DX
+	MOVQ    size+24(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
 
 block:
-	PREFETCHT0       4096(AX)
+	PREFETCHT0       (AX)(SI*1)
 	VPSLLD           $0x10, (AX), Z1
 	VXORPS           Z2, Z2, Z2
 	VFMADD231PS.BCST (CX), Z1, Z2
@@ -41877,91 +45860,91 @@ block:
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VXORPS           Z3, Z3, Z3
 	VFMADD231PS.BCST 4(CX), Z1, Z3
-	PREFETCHT0       4160(AX)
+	PREFETCHT0       64(AX)(SI*1)
 	VPSLLD           $0x10, 64(AX), Z1
 	VFMADD231PS.BCST 8(CX), Z1, Z2
 	VMOVUPS          64(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 12(CX), Z1, Z3
-	PREFETCHT0       4224(AX)
+	PREFETCHT0       128(AX)(SI*1)
 	VPSLLD           $0x10, 128(AX), Z1
 	VFMADD231PS.BCST 16(CX), Z1, Z2
 	VMOVUPS          128(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 20(CX), Z1, Z3
-	PREFETCHT0       4288(AX)
+	PREFETCHT0       192(AX)(SI*1)
 	VPSLLD           $0x10, 192(AX), Z1
 	VFMADD231PS.BCST 24(CX), Z1, Z2
 	VMOVUPS          192(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 28(CX), Z1, Z3
-	PREFETCHT0       4352(AX)
+	PREFETCHT0       256(AX)(SI*1)
 	VPSLLD           $0x10, 256(AX), Z1
 	VFMADD231PS.BCST 32(CX), Z1, Z2
 	VMOVUPS          256(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 36(CX), Z1, Z3
-	PREFETCHT0       4416(AX)
+	PREFETCHT0       320(AX)(SI*1)
 	VPSLLD           $0x10, 320(AX), Z1
 	VFMADD231PS.BCST 40(CX), Z1, Z2
 	VMOVUPS          320(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 44(CX), Z1, Z3
-	PREFETCHT0       4480(AX)
+	PREFETCHT0       384(AX)(SI*1)
 	VPSLLD           $0x10, 384(AX), Z1
 	VFMADD231PS.BCST 48(CX), Z1, Z2
 	VMOVUPS          384(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 52(CX), Z1, Z3
-	PREFETCHT0       4544(AX)
+	PREFETCHT0       448(AX)(SI*1)
 	VPSLLD           $0x10, 448(AX), Z1
 	VFMADD231PS.BCST 56(CX), Z1, Z2
 	VMOVUPS          448(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 60(CX), Z1, Z3
-	PREFETCHT0       4608(AX)
+	PREFETCHT0       512(AX)(SI*1)
 	VPSLLD           $0x10, 512(AX), Z1
 	VFMADD231PS.BCST 64(CX), Z1, Z2
 	VMOVUPS          512(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 68(CX), Z1, Z3
-	PREFETCHT0       4672(AX)
+	PREFETCHT0       576(AX)(SI*1)
 	VPSLLD           $0x10, 576(AX), Z1
 	VFMADD231PS.BCST 72(CX), Z1, Z2
 	VMOVUPS          576(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 76(CX), Z1, Z3
-	PREFETCHT0       4736(AX)
+	PREFETCHT0       640(AX)(SI*1)
 	VPSLLD           $0x10, 640(AX), Z1
 	VFMADD231PS.BCST 80(CX), Z1, Z2
 	VMOVUPS          640(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 84(CX), Z1, Z3
-	PREFETCHT0       4800(AX)
+	PREFETCHT0       704(AX)(SI*1)
 	VPSLLD           $0x10, 704(AX), Z1
 	VFMADD231PS.BCST 88(CX), Z1, Z2
 	VMOVUPS          704(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 92(CX), Z1, Z3
-	PREFETCHT0       4864(AX)
+	PREFETCHT0       768(AX)(SI*1)
 	VPSLLD           $0x10, 768(AX), Z1
 	VFMADD231PS.BCST 96(CX), Z1, Z2
 	VMOVUPS          768(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 100(CX), Z1, Z3
-	PREFETCHT0       4928(AX)
+	PREFETCHT0       832(AX)(SI*1)
 	VPSLLD           $0x10, 832(AX), Z1
 	VFMADD231PS.BCST 104(CX), Z1, Z2
 	VMOVUPS          832(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 108(CX), Z1, Z3
-	PREFETCHT0       4992(AX)
+	PREFETCHT0       896(AX)(SI*1)
 	VPSLLD           $0x10, 896(AX), Z1
 	VFMADD231PS.BCST 112(CX), Z1, Z2
 	VMOVUPS          896(AX), Z1
 	VPANDD           highHalf<>+0(SB), Z1, Z1
 	VFMADD231PS.BCST 116(CX), Z1, Z3
-	PREFETCHT0       5056(AX)
+	PREFETCHT0       960(AX)(SI*1)
 	VPSLLD           $0x10, 960(AX), Z1
 	VFMADD231PS.BCST 120(CX), Z1, Z2
 	VMOVUPS          960(AX), Z1
@@ -41978,21 +45961,326 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled2AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled2Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), SI
+	MOVQ    ahead+32(FP), DI
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    AX, R8
+	ADDQ    BX, R8
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+
+block:
+	PREFETCHT0       (AX)(DI*1)
+	VPSLLD           $0x10, (AX), Z4
+	VXORPS           Z5, Z5, Z5
+	VFMADD231PS.BCST (CX), Z4, Z5
+	VXORPS           Z6, Z6, Z6
+	VFMADD231PS.BCST 128(CX), Z4, Z6
+	VMOVUPS          (AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VXORPS           Z7, Z7, Z7
+	VFMADD231PS.BCST 4(CX), Z4, Z7
+	VXORPS           Z8, Z8, Z8
+	VFMADD231PS.BCST 132(CX), Z4, Z8
+	PREFETCHT0       64(AX)(DI*1)
+	VPSLLD           $0x10, 64(AX), Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z5
+	VFMADD231PS.BCST 136(CX), Z4, Z6
+	VMOVUPS          64(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z7
+	VFMADD231PS.BCST 140(CX), Z4, Z8
+	PREFETCHT0       128(AX)(DI*1)
+	VPSLLD           $0x10, 128(AX), Z4
+	VFMADD231PS.BCST 16(CX), Z4, Z5
+	VFMADD231PS.BCST 144(CX), Z4, Z6
+	VMOVUPS          128(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 20(CX), Z4, Z7
+	VFMADD231PS.BCST 148(CX), Z4, Z8
+	PREFETCHT0       192(AX)(DI*1)
+	VPSLLD           $0x10, 192(AX), Z4
+	VFMADD231PS.BCST 24(CX), Z4, Z5
+	VFMADD231PS.BCST 152(CX), Z4, Z6
+	VMOVUPS          192(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 28(CX), Z4, Z7
+	VFMADD231PS.BCST 156(CX), Z4, Z8
+	PREFETCHT0       256(AX)(DI*1)
+	VPSLLD           $0x10, 256(AX), Z4
+	VFMADD231PS.BCST 32(CX), Z4, Z5
+	VFMADD231PS.BCST 160(CX), Z4, Z6
+	VMOVUPS          256(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 36(CX), Z4, Z7
+	VFMADD231PS.BCST 164(CX), Z4, Z8
+	PREFETCHT0       320(AX)(DI*1)
+	VPSLLD           $0x10, 320(AX), Z4
+	VFMADD231PS.BCST 40(CX), Z4, Z5
+	VFMADD231PS.BCST 168(CX), Z4, Z6
+	VMOVUPS          320(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 44(CX), Z4, Z7
+	VFMADD231PS.BCST 172(CX), Z4, Z8
+	PREFETCHT0       384(AX)(DI*1)
+	VPSLLD           $0x10, 384(AX), Z4
+	VFMADD231PS.BCST 48(CX), Z4, Z5
+	VFMADD231PS.BCST 176(CX), Z4, Z6
+	VMOVUPS          384(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 52(CX), Z4, Z7
+	VFMADD231PS.BCST 180(CX), Z4, Z8
+	PREFETCHT0       448(AX)(DI*1)
+	VPSLLD           $0x10, 448(AX), Z4
+	VFMADD231PS.BCST 56(CX), Z4, Z5
+	VFMADD231PS.BCST 184(CX), Z4, Z6
+	VMOVUPS          448(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 60(CX), Z4, Z7
+	VFMADD231PS.BCST 188(CX), Z4, Z8
+	PREFETCHT0       512(AX)(DI*1)
+	VPSLLD           $0x10, 512(AX), Z4
+	VFMADD231PS.BCST 64(CX), Z4, Z5
+	VFMADD231PS.BCST 192(CX), Z4, Z6
+	VMOVUPS          512(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 68(CX), Z4, Z7
+	VFMADD231PS.BCST 196(CX), Z4, Z8
+	PREFETCHT0       576(AX)(DI*1)
+	VPSLLD           $0x10, 576(AX), Z4
+	VFMADD231PS.BCST 72(CX), Z4, Z5
+	VFMADD231PS.BCST 200(CX), Z4, Z6
+	VMOVUPS          576(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 76(CX), Z4, Z7
+	VFMADD231PS.BCST 204(CX), Z4, Z8
+	PREFETCHT0       640(AX)(DI*1)
+	VPSLLD           $0x10, 640(AX), Z4
+	VFMADD231PS.BCST 80(CX), Z4, Z5
+	VFMADD231PS.BCST 208(CX), Z4, Z6
+	VMOVUPS          640(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 84(CX), Z4, Z7
+	VFMADD231PS.BCST 212(CX), Z4, Z8
+	PREFETCHT0       704(AX)(DI*1)
+	VPSLLD           $0x10, 704(AX), Z4
+	VFMADD231PS.BCST 88(CX), Z4, Z5
+	VFMADD231PS.BCST 216(CX), Z4, Z6
+	VMOVUPS          704(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 92(CX), Z4, Z7
+	VFMADD231PS.BCST 220(CX), Z4, Z8
+	PREFETCHT0       768(AX)(DI*1)
+	VPSLLD           $0x10, 768(AX), Z4
+	VFMADD231PS.BCST 96(CX), Z4, Z5
+	VFMADD231PS.BCST 224(CX), Z4, Z6
+	VMOVUPS          768(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 100(CX), Z4, Z7
+	VFMADD231PS.BCST 228(CX), Z4, Z8
+	PREFETCHT0       832(AX)(DI*1)
+	VPSLLD           $0x10, 832(AX), Z4
+	VFMADD231PS.BCST 104(CX), Z4, Z5
+	VFMADD231PS.BCST 232(CX), Z4, Z6
+	VMOVUPS          832(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 108(CX), Z4, Z7
+	VFMADD231PS.BCST 236(CX), Z4, Z8
+	PREFETCHT0       896(AX)(DI*1)
+	VPSLLD           $0x10, 896(AX), Z4
+	VFMADD231PS.BCST 112(CX), Z4, Z5
+	VFMADD231PS.BCST 240(CX), Z4, Z6
+	VMOVUPS          896(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 116(CX), Z4, Z7
+	VFMADD231PS.BCST 244(CX), Z4, Z8
+	PREFETCHT0       960(AX)(DI*1)
+	VPSLLD           $0x10, 960(AX), Z4
+	VFMADD231PS.BCST 120(CX), Z4, Z5
+	VFMADD231PS.BCST 248(CX), Z4, Z6
+	VMOVUPS          960(AX), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 124(CX), Z4, Z7
+	VFMADD231PS.BCST 252(CX), Z4, Z8
+	VADDPS           Z7, Z5, Z5
+	VADDPS           Z5, Z0, Z0
+	VADDPS           Z8, Z6, Z6
+	VADDPS           Z6, Z2, Z2
+	PREFETCHT0       (R8)(DI*1)
+	VPSLLD           $0x10, (R8), Z4
+	VXORPS           Z5, Z5, Z5
+	VFMADD231PS.BCST (CX), Z4, Z5
+	VXORPS           Z6, Z6, Z6
+	VFMADD231PS.BCST 128(CX), Z4, Z6
+	VMOVUPS          (R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VXORPS           Z7, Z7, Z7
+	VFMADD231PS.BCST 4(CX), Z4, Z7
+	VXORPS           Z8, Z8, Z8
+	VFMADD231PS.BCST 132(CX), Z4, Z8
+	PREFETCHT0       64(R8)(DI*1)
+	VPSLLD           $0x10, 64(R8), Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z5
+	VFMADD231PS.BCST 136(CX), Z4, Z6
+	VMOVUPS          64(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z7
+	VFMADD231PS.BCST 140(CX), Z4, Z8
+	PREFETCHT0       128(R8)(DI*1)
+	VPSLLD           $0x10, 128(R8), Z4
+	VFMADD231PS.BCST 16(CX), Z4, Z5
+	VFMADD231PS.BCST 144(CX), Z4, Z6
+	VMOVUPS          128(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 20(CX), Z4, Z7
+	VFMADD231PS.BCST 148(CX), Z4, Z8
+	PREFETCHT0       192(R8)(DI*1)
+	VPSLLD           $0x10, 192(R8), Z4
+	VFMADD231PS.BCST 24(CX), Z4, Z5
+	VFMADD231PS.BCST 152(CX), Z4, Z6
+	VMOVUPS          192(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 28(CX), Z4, Z7
+	VFMADD231PS.BCST 156(CX), Z4, Z8
+	PREFETCHT0       256(R8)(DI*1)
+	VPSLLD           $0x10, 256(R8), Z4
+	VFMADD231PS.BCST 32(CX), Z4, Z5
+	VFMADD231PS.BCST 160(CX), Z4, Z6
+	VMOVUPS          256(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 36(CX), Z4, Z7
+	VFMADD231PS.BCST 164(CX), Z4, Z8
+	PREFETCHT0       320(R8)(DI*1)
+	VPSLLD           $0x10, 320(R8), Z4
+	VFMADD231PS.BCST 40(CX), Z4, Z5
+	VFMADD231PS.BCST 168(CX), Z4, Z6
+	VMOVUPS          320(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 44(CX), Z4, Z7
+	VFMADD231PS.BCST 172(CX), Z4, Z8
+	PREFETCHT0       384(R8)(DI*1)
+	VPSLLD           $0x10, 384(R8), Z4
+	VFMADD231PS.BCST 48(CX), Z4, Z5
+	VFMADD231PS.BCST 176(CX), Z4, Z6
+	VMOVUPS          384(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 52(CX), Z4, Z7
+	VFMADD231PS.BCST 180(CX), Z4, Z8
+	PREFETCHT0       448(R8)(DI*1)
+	VPSLLD           $0x10, 448(R8), Z4
+	VFMADD231PS.BCST 56(CX), Z4, Z5
+	VFMADD231PS.BCST 184(CX), Z4, Z6
+	VMOVUPS          448(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 60(CX), Z4, Z7
+	VFMADD231PS.BCST 188(CX), Z4, Z8
+	PREFETCHT0       512(R8)(DI*1)
+	VPSLLD           $0x10, 512(R8), Z4
+	VFMADD231PS.BCST 64(CX), Z4, Z5
+	VFMADD231PS.BCST 192(CX), Z4, Z6
+	VMOVUPS          512(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 68(CX), Z4, Z7
+	VFMADD231PS.BCST 196(CX), Z4, Z8
+	PREFETCHT0       576(R8)(DI*1)
+	VPSLLD           $0x10, 576(R8), Z4
+	VFMADD231PS.BCST 72(CX), Z4, Z5
+	VFMADD231PS.BCST 200(CX), Z4, Z6
+	VMOVUPS          576(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 76(CX), Z4, Z7
+	VFMADD231PS.BCST 204(CX), Z4, Z8
+	PREFETCHT0       640(R8)(DI*1)
+	VPSLLD           $0x10, 640(R8), Z4
+	VFMADD231PS.BCST 80(CX), Z4, Z5
+	VFMADD231PS.BCST 208(CX), Z4, Z6
+	VMOVUPS          640(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 84(CX), Z4, Z7
+	VFMADD231PS.BCST 212(CX), Z4, Z8
+	PREFETCHT0       704(R8)(DI*1)
+	VPSLLD           $0x10, 704(R8), Z4
+	VFMADD231PS.BCST 88(CX), Z4, Z5
+	VFMADD231PS.BCST 216(CX), Z4, Z6
+	VMOVUPS          704(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 92(CX), Z4, Z7
+	VFMADD231PS.BCST 220(CX), Z4, Z8
+	PREFETCHT0       768(R8)(DI*1)
+	VPSLLD           $0x10, 768(R8), Z4
+	VFMADD231PS.BCST 96(CX), Z4, Z5
+	VFMADD231PS.BCST 224(CX), Z4, Z6
+	VMOVUPS          768(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 100(CX), Z4, Z7
+	VFMADD231PS.BCST 228(CX), Z4, Z8
+	PREFETCHT0       832(R8)(DI*1)
+	VPSLLD           $0x10, 832(R8), Z4
+	VFMADD231PS.BCST 104(CX), Z4, Z5
+	VFMADD231PS.BCST 232(CX), Z4, Z6
+	VMOVUPS          832(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 108(CX), Z4, Z7
+	VFMADD231PS.BCST 236(CX), Z4, Z8
+	PREFETCHT0       896(R8)(DI*1)
+	VPSLLD           $0x10, 896(R8), Z4
+	VFMADD231PS.BCST 112(CX), Z4, Z5
+	VFMADD231PS.BCST 240(CX), Z4, Z6
+	VMOVUPS          896(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 116(CX), Z4, Z7
+	VFMADD231PS.BCST 244(CX), Z4, Z8
+	PREFETCHT0       960(R8)(DI*1)
+	VPSLLD           $0x10, 960(R8), Z4
+	VFMADD231PS.BCST 120(CX), Z4, Z5
+	VFMADD231PS.BCST 248(CX), Z4, Z6
+	VMOVUPS          960(R8), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 124(CX), Z4, Z7
+	VFMADD231PS.BCST 252(CX), Z4, Z8
+	VADDPS           Z7, Z5, Z5
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z8, Z6, Z6
+	VADDPS           Z6, Z3, Z3
+	ADDQ             $0x00000400, AX
+	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000100, CX
+	DECQ             DX
+	JNZ              block
+	LDMXCSR          (SP)
+	VMOVUPS          Z0, (SI)
+	VMOVUPS          Z1, 64(SI)
+	VMOVUPS          Z2, 128(SI)
+	VMOVUPS          Z3, 192(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·bf16Tiled2AVX512(SB), NOSPLIT, $8-48
+	MOVQ    w+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    nb+16(FP), DX
+	MOVQ    size+24(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 
 block:
-	PREFETCHT0       4096(AX)
+	PREFETCHT0       (AX)(SI*1)
 	VPSLLD           $0x10, (AX), Z2
 	VXORPS           Z3, Z3, Z3
 	VFMADD231PS.BCST (CX), Z2, Z3
@@ -42004,7 +46292,7 @@ block:
 	VFMADD231PS.BCST 4(CX), Z2, Z5
 	VXORPS           Z6, Z6, Z6
 	VFMADD231PS.BCST 132(CX), Z2, Z6
-	PREFETCHT0       4160(AX)
+	PREFETCHT0       64(AX)(SI*1)
 	VPSLLD           $0x10, 64(AX), Z2
 	VFMADD231PS.BCST 8(CX), Z2, Z3
 	VFMADD231PS.BCST 136(CX), Z2, Z4
@@ -42012,7 +46300,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 12(CX), Z2, Z5
 	VFMADD231PS.BCST 140(CX), Z2, Z6
-	PREFETCHT0       4224(AX)
+	PREFETCHT0       128(AX)(SI*1)
 	VPSLLD           $0x10, 128(AX), Z2
 	VFMADD231PS.BCST 16(CX), Z2, Z3
 	VFMADD231PS.BCST 144(CX), Z2, Z4
@@ -42020,7 +46308,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 20(CX), Z2, Z5
 	VFMADD231PS.BCST 148(CX), Z2, Z6
-	PREFETCHT0       4288(AX)
+	PREFETCHT0       192(AX)(SI*1)
 	VPSLLD           $0x10, 192(AX), Z2
 	VFMADD231PS.BCST 24(CX), Z2, Z3
 	VFMADD231PS.BCST 152(CX), Z2, Z4
@@ -42028,7 +46316,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 28(CX), Z2, Z5
 	VFMADD231PS.BCST 156(CX), Z2, Z6
-	PREFETCHT0       4352(AX)
+	PREFETCHT0       256(AX)(SI*1)
 	VPSLLD           $0x10, 256(AX), Z2
 	VFMADD231PS.BCST 32(CX), Z2, Z3
 	VFMADD231PS.BCST 160(CX), Z2, Z4
@@ -42036,7 +46324,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 36(CX), Z2, Z5
 	VFMADD231PS.BCST 164(CX), Z2, Z6
-	PREFETCHT0       4416(AX)
+	PREFETCHT0       320(AX)(SI*1)
 	VPSLLD           $0x10, 320(AX), Z2
 	VFMADD231PS.BCST 40(CX), Z2, Z3
 	VFMADD231PS.BCST 168(CX), Z2, Z4
@@ -42044,7 +46332,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 44(CX), Z2, Z5
 	VFMADD231PS.BCST 172(CX), Z2, Z6
-	PREFETCHT0       4480(AX)
+	PREFETCHT0       384(AX)(SI*1)
 	VPSLLD           $0x10, 384(AX), Z2
 	VFMADD231PS.BCST 48(CX), Z2, Z3
 	VFMADD231PS.BCST 176(CX), Z2, Z4
@@ -42052,7 +46340,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 52(CX), Z2, Z5
 	VFMADD231PS.BCST 180(CX), Z2, Z6
-	PREFETCHT0       4544(AX)
+	PREFETCHT0       448(AX)(SI*1)
 	VPSLLD           $0x10, 448(AX), Z2
 	VFMADD231PS.BCST 56(CX), Z2, Z3
 	VFMADD231PS.BCST 184(CX), Z2, Z4
@@ -42060,7 +46348,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 60(CX), Z2, Z5
 	VFMADD231PS.BCST 188(CX), Z2, Z6
-	PREFETCHT0       4608(AX)
+	PREFETCHT0       512(AX)(SI*1)
 	VPSLLD           $0x10, 512(AX), Z2
 	VFMADD231PS.BCST 64(CX), Z2, Z3
 	VFMADD231PS.BCST 192(CX), Z2, Z4
@@ -42068,7 +46356,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 68(CX), Z2, Z5
 	VFMADD231PS.BCST 196(CX), Z2, Z6
-	PREFETCHT0       4672(AX)
+	PREFETCHT0       576(AX)(SI*1)
 	VPSLLD           $0x10, 576(AX), Z2
 	VFMADD231PS.BCST 72(CX), Z2, Z3
 	VFMADD231PS.BCST 200(CX), Z2, Z4
@@ -42076,7 +46364,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 76(CX), Z2, Z5
 	VFMADD231PS.BCST 204(CX), Z2, Z6
-	PREFETCHT0       4736(AX)
+	PREFETCHT0       640(AX)(SI*1)
 	VPSLLD           $0x10, 640(AX), Z2
 	VFMADD231PS.BCST 80(CX), Z2, Z3
 	VFMADD231PS.BCST 208(CX), Z2, Z4
@@ -42084,7 +46372,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 84(CX), Z2, Z5
 	VFMADD231PS.BCST 212(CX), Z2, Z6
-	PREFETCHT0       4800(AX)
+	PREFETCHT0       704(AX)(SI*1)
 	VPSLLD           $0x10, 704(AX), Z2
 	VFMADD231PS.BCST 88(CX), Z2, Z3
 	VFMADD231PS.BCST 216(CX), Z2, Z4
@@ -42092,7 +46380,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 92(CX), Z2, Z5
 	VFMADD231PS.BCST 220(CX), Z2, Z6
-	PREFETCHT0       4864(AX)
+	PREFETCHT0       768(AX)(SI*1)
 	VPSLLD           $0x10, 768(AX), Z2
 	VFMADD231PS.BCST 96(CX), Z2, Z3
 	VFMADD231PS.BCST 224(CX), Z2, Z4
@@ -42100,7 +46388,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 100(CX), Z2, Z5
 	VFMADD231PS.BCST 228(CX), Z2, Z6
-	PREFETCHT0       4928(AX)
+	PREFETCHT0       832(AX)(SI*1)
 	VPSLLD           $0x10, 832(AX), Z2
 	VFMADD231PS.BCST 104(CX), Z2, Z3
 	VFMADD231PS.BCST 232(CX), Z2, Z4
@@ -42108,7 +46396,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 108(CX), Z2, Z5
 	VFMADD231PS.BCST 236(CX), Z2, Z6
-	PREFETCHT0       4992(AX)
+	PREFETCHT0       896(AX)(SI*1)
 	VPSLLD           $0x10, 896(AX), Z2
 	VFMADD231PS.BCST 112(CX), Z2, Z3
 	VFMADD231PS.BCST 240(CX), Z2, Z4
@@ -42116,7 +46404,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 116(CX), Z2, Z5
 	VFMADD231PS.BCST 244(CX), Z2, Z6
-	PREFETCHT0       5056(AX)
+	PREFETCHT0       960(AX)(SI*1)
 	VPSLLD           $0x10, 960(AX), Z2
 	VFMADD231PS.BCST 120(CX), Z2, Z3
 	VFMADD231PS.BCST 248(CX), Z2, Z4
@@ -42138,14 +46426,395 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled3AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled3Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), SI
+	MOVQ    ahead+32(FP), DI
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    AX, R8
+	ADDQ    BX, R8
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+
+block:
+	PREFETCHT0       (AX)(DI*1)
+	VPSLLD           $0x10, (AX), Z6
+	VXORPS           Z7, Z7, Z7
+	VFMADD231PS.BCST (CX), Z6, Z7
+	VXORPS           Z8, Z8, Z8
+	VFMADD231PS.BCST 128(CX), Z6, Z8
+	VXORPS           Z9, Z9, Z9
+	VFMADD231PS.BCST 256(CX), Z6, Z9
+	VMOVUPS          (AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VXORPS           Z10, Z10, Z10
+	VFMADD231PS.BCST 4(CX), Z6, Z10
+	VXORPS           Z11, Z11, Z11
+	VFMADD231PS.BCST 132(CX), Z6, Z11
+	VXORPS           Z12, Z12, Z12
+	VFMADD231PS.BCST 260(CX), Z6, Z12
+	PREFETCHT0       64(AX)(DI*1)
+	VPSLLD           $0x10, 64(AX), Z6
+	VFMADD231PS.BCST 8(CX), Z6, Z7
+	VFMADD231PS.BCST 136(CX), Z6, Z8
+	VFMADD231PS.BCST 264(CX), Z6, Z9
+	VMOVUPS          64(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 12(CX), Z6, Z10
+	VFMADD231PS.BCST 140(CX), Z6, Z11
+	VFMADD231PS.BCST 268(CX), Z6, Z12
+	PREFETCHT0       128(AX)(DI*1)
+	VPSLLD           $0x10, 128(AX), Z6
+	VFMADD231PS.BCST 16(CX), Z6, Z7
+	VFMADD231PS.BCST 144(CX), Z6, Z8
+	VFMADD231PS.BCST 272(CX), Z6, Z9
+	VMOVUPS          128(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 20(CX), Z6, Z10
+	VFMADD231PS.BCST 148(CX), Z6, Z11
+	VFMADD231PS.BCST 276(CX), Z6, Z12
+	PREFETCHT0       192(AX)(DI*1)
+	VPSLLD           $0x10, 192(AX), Z6
+	VFMADD231PS.BCST 24(CX), Z6, Z7
+	VFMADD231PS.BCST 152(CX), Z6, Z8
+	VFMADD231PS.BCST 280(CX), Z6, Z9
+	VMOVUPS          192(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 28(CX), Z6, Z10
+	VFMADD231PS.BCST 156(CX), Z6, Z11
+	VFMADD231PS.BCST 284(CX), Z6, Z12
+	PREFETCHT0       256(AX)(DI*1)
+	VPSLLD           $0x10, 256(AX), Z6
+	VFMADD231PS.BCST 32(CX), Z6, Z7
+	VFMADD231PS.BCST 160(CX), Z6, Z8
+	VFMADD231PS.BCST 288(CX), Z6, Z9
+	VMOVUPS          256(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 36(CX), Z6, Z10
+	VFMADD231PS.BCST 164(CX), Z6, Z11
+	VFMADD231PS.BCST 292(CX), Z6, Z12
+	PREFETCHT0       320(AX)(DI*1)
+	VPSLLD           $0x10, 320(AX), Z6
+	VFMADD231PS.BCST 40(CX), Z6, Z7
+	VFMADD231PS.BCST 168(CX), Z6, Z8
+	VFMADD231PS.BCST 296(CX), Z6, Z9
+	VMOVUPS          320(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 44(CX), Z6, Z10
+	VFMADD231PS.BCST 172(CX), Z6, Z11
+	VFMADD231PS.BCST 300(CX), Z6, Z12
+	PREFETCHT0       384(AX)(DI*1)
+	VPSLLD           $0x10, 384(AX), Z6
+	VFMADD231PS.BCST 48(CX), Z6, Z7
+	VFMADD231PS.BCST 176(CX), Z6, Z8
+	VFMADD231PS.BCST 304(CX), Z6, Z9
+	VMOVUPS          384(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 52(CX), Z6, Z10
+	VFMADD231PS.BCST 180(CX), Z6, Z11
+	VFMADD231PS.BCST 308(CX), Z6, Z12
+	PREFETCHT0       448(AX)(DI*1)
+	VPSLLD           $0x10, 448(AX), Z6
+	VFMADD231PS.BCST 56(CX), Z6, Z7
+	VFMADD231PS.BCST 184(CX), Z6, Z8
+	VFMADD231PS.BCST 312(CX), Z6, Z9
+	VMOVUPS          448(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 60(CX), Z6, Z10
+	VFMADD231PS.BCST 188(CX), Z6, Z11
+	VFMADD231PS.BCST 316(CX), Z6, Z12
+	PREFETCHT0       512(AX)(DI*1)
+	VPSLLD           $0x10, 512(AX), Z6
+	VFMADD231PS.BCST 64(CX), Z6, Z7
+	VFMADD231PS.BCST 192(CX), Z6, Z8
+	VFMADD231PS.BCST 320(CX), Z6, Z9
+	VMOVUPS          512(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 68(CX), Z6, Z10
+	VFMADD231PS.BCST 196(CX), Z6, Z11
+	VFMADD231PS.BCST 324(CX), Z6, Z12
+	PREFETCHT0       576(AX)(DI*1)
+	VPSLLD           $0x10, 576(AX), Z6
+	VFMADD231PS.BCST 72(CX), Z6, Z7
+	VFMADD231PS.BCST 200(CX), Z6, Z8
+	VFMADD231PS.BCST 328(CX), Z6, Z9
+	VMOVUPS          576(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 76(CX), Z6, Z10
+	VFMADD231PS.BCST 204(CX), Z6, Z11
+	VFMADD231PS.BCST 332(CX), Z6, Z12
+	PREFETCHT0       640(AX)(DI*1)
+	VPSLLD           $0x10, 640(AX), Z6
+	VFMADD231PS.BCST 80(CX), Z6, Z7
+	VFMADD231PS.BCST 208(CX), Z6, Z8
+	VFMADD231PS.BCST 336(CX), Z6, Z9
+	VMOVUPS          640(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 84(CX), Z6, Z10
+	VFMADD231PS.BCST 212(CX), Z6, Z11
+	VFMADD231PS.BCST 340(CX), Z6, Z12
+	PREFETCHT0       704(AX)(DI*1)
+	VPSLLD           $0x10, 704(AX), Z6
+	VFMADD231PS.BCST 88(CX), Z6, Z7
+	VFMADD231PS.BCST 216(CX), Z6, Z8
+	VFMADD231PS.BCST 344(CX), Z6, Z9
+	VMOVUPS          704(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 92(CX), Z6, Z10
+	VFMADD231PS.BCST 220(CX), Z6, Z11
+	VFMADD231PS.BCST 348(CX), Z6, Z12
+	PREFETCHT0       768(AX)(DI*1)
+	VPSLLD           $0x10, 768(AX), Z6
+	VFMADD231PS.BCST 96(CX), Z6, Z7
+	VFMADD231PS.BCST 224(CX), Z6, Z8
+	VFMADD231PS.BCST 352(CX), Z6, Z9
+	VMOVUPS          768(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 100(CX), Z6, Z10
+	VFMADD231PS.BCST 228(CX), Z6, Z11
+	VFMADD231PS.BCST 356(CX), Z6, Z12
+	PREFETCHT0       832(AX)(DI*1)
+	VPSLLD           $0x10, 832(AX), Z6
+	VFMADD231PS.BCST 104(CX), Z6, Z7
+	VFMADD231PS.BCST 232(CX), Z6, Z8
+	VFMADD231PS.BCST 360(CX), Z6, Z9
+	VMOVUPS          832(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 108(CX), Z6, Z10
+	VFMADD231PS.BCST 236(CX), Z6, Z11
+	VFMADD231PS.BCST 364(CX), Z6, Z12
+	PREFETCHT0       896(AX)(DI*1)
+	VPSLLD           $0x10, 896(AX), Z6
+	VFMADD231PS.BCST 112(CX), Z6, Z7
+	VFMADD231PS.BCST 240(CX), Z6, Z8
+	VFMADD231PS.BCST 368(CX), Z6, Z9
+	VMOVUPS          896(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 116(CX), Z6, Z10
+	VFMADD231PS.BCST 244(CX), Z6, Z11
+	VFMADD231PS.BCST 372(CX), Z6, Z12
+	PREFETCHT0       960(AX)(DI*1)
+	VPSLLD           $0x10, 960(AX), Z6
+	VFMADD231PS.BCST 120(CX), Z6, Z7
+	VFMADD231PS.BCST 248(CX), Z6, Z8
+	VFMADD231PS.BCST 376(CX), Z6, Z9
+	VMOVUPS          960(AX), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 124(CX), Z6, Z10
+	VFMADD231PS.BCST 252(CX), Z6, Z11
+	VFMADD231PS.BCST 380(CX), Z6, Z12
+	VADDPS           Z10, Z7, Z7
+	VADDPS           Z7, Z0, Z0
+	VADDPS           Z11, Z8, Z8
+	VADDPS           Z8, Z2, Z2
+	VADDPS           Z12, Z9, Z9
+	VADDPS           Z9, Z4, Z4
+	PREFETCHT0       (R8)(DI*1)
+	VPSLLD           $0x10, (R8), Z6
+	VXORPS           Z7, Z7, Z7
+	VFMADD231PS.BCST (CX), Z6, Z7
+	VXORPS           Z8, Z8, Z8
+	VFMADD231PS.BCST 128(CX), Z6, Z8
+	VXORPS           Z9, Z9, Z9
+	VFMADD231PS.BCST 256(CX), Z6, Z9
+	VMOVUPS          (R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VXORPS           Z10, Z10, Z10
+	VFMADD231PS.BCST 4(CX), Z6, Z10
+	VXORPS           Z11, Z11, Z11
+	VFMADD231PS.BCST 132(CX), Z6, Z11
+	VXORPS           Z12, Z12, Z12
+	VFMADD231PS.BCST 260(CX), Z6, Z12
+	PREFETCHT0       64(R8)(DI*1)
+	VPSLLD           $0x10, 64(R8), Z6
+	VFMADD231PS.BCST 8(CX), Z6, Z7
+	VFMADD231PS.BCST 136(CX), Z6, Z8
+	VFMADD231PS.BCST 264(CX), Z6, Z9
+	VMOVUPS          64(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 12(CX), Z6, Z10
+	VFMADD231PS.BCST 140(CX), Z6, Z11
+	VFMADD231PS.BCST 268(CX), Z6, Z12
+	PREFETCHT0       128(R8)(DI*1)
+	VPSLLD           $0x10, 128(R8), Z6
+	VFMADD231PS.BCST 16(CX), Z6, Z7
+	VFMADD231PS.BCST 144(CX), Z6, Z8
+	VFMADD231PS.BCST 272(CX), Z6, Z9
+	VMOVUPS          128(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 20(CX), Z6, Z10
+	VFMADD231PS.BCST 148(CX), Z6, Z11
+	VFMADD231PS.BCST 276(CX), Z6, Z12
+	PREFETCHT0       192(R8)(DI*1)
+	VPSLLD           $0x10, 192(R8), Z6
+	VFMADD231PS.BCST 24(CX), Z6, Z7
+	VFMADD231PS.BCST 152(CX), Z6, Z8
+	VFMADD231PS.BCST 280(CX), Z6, Z9
+	VMOVUPS          192(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 28(CX), Z6, Z10
+	VFMADD231PS.BCST 156(CX), Z6, Z11
+	VFMADD231PS.BCST 284(CX), Z6, Z12
+	PREFETCHT0       256(R8)(DI*1)
+	VPSLLD           $0x10, 256(R8), Z6
+	VFMADD231PS.BCST 32(CX), Z6, Z7
+	VFMADD231PS.BCST 160(CX), Z6, Z8
+	VFMADD231PS.BCST 288(CX), Z6, Z9
+	VMOVUPS          256(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 36(CX), Z6, Z10
+	VFMADD231PS.BCST 164(CX), Z6, Z11
+	VFMADD231PS.BCST 292(CX), Z6, Z12
+	PREFETCHT0       320(R8)(DI*1)
+	VPSLLD           $0x10, 320(R8), Z6
+	VFMADD231PS.BCST 40(CX), Z6, Z7
+	VFMADD231PS.BCST 168(CX), Z6, Z8
+	VFMADD231PS.BCST 296(CX), Z6, Z9
+	VMOVUPS          320(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 44(CX), Z6, Z10
+	VFMADD231PS.BCST 172(CX), Z6, Z11
+	VFMADD231PS.BCST 300(CX), Z6, Z12
+	PREFETCHT0       384(R8)(DI*1)
+	VPSLLD           $0x10, 384(R8), Z6
+	VFMADD231PS.BCST 48(CX), Z6, Z7
+	VFMADD231PS.BCST 176(CX), Z6, Z8
+	VFMADD231PS.BCST 304(CX), Z6, Z9
+	VMOVUPS          384(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 52(CX), Z6, Z10
+	VFMADD231PS.BCST 180(CX), Z6, Z11
+	VFMADD231PS.BCST 308(CX), Z6, Z12
+	PREFETCHT0       448(R8)(DI*1)
+	VPSLLD           $0x10, 448(R8), Z6
+	VFMADD231PS.BCST 56(CX), Z6, Z7
+	VFMADD231PS.BCST 184(CX), Z6, Z8
+	VFMADD231PS.BCST 312(CX), Z6, Z9
+	VMOVUPS          448(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 60(CX), Z6, Z10
+	VFMADD231PS.BCST 188(CX), Z6, Z11
+	VFMADD231PS.BCST 316(CX), Z6, Z12
+	PREFETCHT0       512(R8)(DI*1)
+	VPSLLD           $0x10, 512(R8), Z6
+	VFMADD231PS.BCST 64(CX), Z6, Z7
+	VFMADD231PS.BCST 192(CX), Z6, Z8
+	VFMADD231PS.BCST 320(CX), Z6, Z9
+	VMOVUPS          512(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 68(CX), Z6, Z10
+	VFMADD231PS.BCST 196(CX), Z6, Z11
+	VFMADD231PS.BCST 324(CX), Z6, Z12
+	PREFETCHT0       576(R8)(DI*1)
+	VPSLLD           $0x10, 576(R8), Z6
+	VFMADD231PS.BCST 72(CX), Z6, Z7
+	VFMADD231PS.BCST 200(CX), Z6, Z8
+	VFMADD231PS.BCST 328(CX), Z6, Z9
+	VMOVUPS          576(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 76(CX), Z6, Z10
+	VFMADD231PS.BCST 204(CX), Z6, Z11
+	VFMADD231PS.BCST 332(CX), Z6, Z12
+	PREFETCHT0       640(R8)(DI*1)
+	VPSLLD           $0x10, 640(R8), Z6
+	VFMADD231PS.BCST 80(CX), Z6, Z7
+	VFMADD231PS.BCST 208(CX), Z6, Z8
+	VFMADD231PS.BCST 336(CX), Z6, Z9
+	VMOVUPS          640(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 84(CX), Z6, Z10
+	VFMADD231PS.BCST 212(CX), Z6, Z11
+	VFMADD231PS.BCST 340(CX), Z6, Z12
+	PREFETCHT0       704(R8)(DI*1)
+	VPSLLD           $0x10, 704(R8), Z6
+	VFMADD231PS.BCST 88(CX), Z6, Z7
+	VFMADD231PS.BCST 216(CX), Z6, Z8
+	VFMADD231PS.BCST 344(CX), Z6, Z9
+	VMOVUPS          704(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 92(CX), Z6, Z10
+	VFMADD231PS.BCST 220(CX), Z6, Z11
+	VFMADD231PS.BCST 348(CX), Z6, Z12
+	PREFETCHT0       768(R8)(DI*1)
+	VPSLLD           $0x10, 768(R8), Z6
+	VFMADD231PS.BCST 96(CX), Z6, Z7
+	VFMADD231PS.BCST 224(CX), Z6, Z8
+	VFMADD231PS.BCST 352(CX), Z6, Z9
+	VMOVUPS          768(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 100(CX), Z6, Z10
+	VFMADD231PS.BCST 228(CX), Z6, Z11
+	VFMADD231PS.BCST 356(CX), Z6, Z12
+	PREFETCHT0       832(R8)(DI*1)
+	VPSLLD           $0x10, 832(R8), Z6
+	VFMADD231PS.BCST 104(CX), Z6, Z7
+	VFMADD231PS.BCST 232(CX), Z6, Z8
+	VFMADD231PS.BCST 360(CX), Z6, Z9
+	VMOVUPS          832(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 108(CX), Z6, Z10
+	VFMADD231PS.BCST 236(CX), Z6, Z11
+	VFMADD231PS.BCST 364(CX), Z6, Z12
+	PREFETCHT0       896(R8)(DI*1)
+	VPSLLD           $0x10, 896(R8), Z6
+	VFMADD231PS.BCST 112(CX), Z6, Z7
+	VFMADD231PS.BCST 240(CX), Z6, Z8
+	VFMADD231PS.BCST 368(CX), Z6, Z9
+	VMOVUPS          896(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 116(CX), Z6, Z10
+	VFMADD231PS.BCST 244(CX), Z6, Z11
+	VFMADD231PS.BCST 372(CX), Z6, Z12
+	PREFETCHT0       960(R8)(DI*1)
+	VPSLLD           $0x10, 960(R8), Z6
+	VFMADD231PS.BCST 120(CX), Z6, Z7
+	VFMADD231PS.BCST 248(CX), Z6, Z8
+	VFMADD231PS.BCST 376(CX), Z6, Z9
+	VMOVUPS          960(R8), Z6
+	VPANDD           highHalf<>+0(SB), Z6, Z6
+	VFMADD231PS.BCST 124(CX), Z6, Z10
+	VFMADD231PS.BCST 252(CX), Z6, Z11
+	VFMADD231PS.BCST 380(CX), Z6, Z12
+	VADDPS           Z10, Z7, Z7
+	VADDPS           Z7, Z1, Z1
+	VADDPS           Z11, Z8, Z8
+	VADDPS           Z8, Z3, Z3
+	VADDPS           Z12, Z9, Z9
+	VADDPS           Z9, Z5, Z5
+	ADDQ             $0x00000400, AX
+	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000180, CX
+	DECQ             DX
+	JNZ              block
+	LDMXCSR          (SP)
+	VMOVUPS          Z0, (SI)
+	VMOVUPS          Z1, 64(SI)
+	VMOVUPS          Z2, 128(SI)
+	VMOVUPS          Z3, 192(SI)
+	VMOVUPS          Z4, 256(SI)
+	VMOVUPS          Z5, 320(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·bf16Tiled3AVX512(SB), NOSPLIT, $8-48
+	MOVQ    w+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    nb+16(FP), DX
+	MOVQ    size+24(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -42153,7 +46822,7 @@ TEXT ·bf16Tiled3AVX512(SB), NOSPLIT, $8-40
 	VXORPS  Z2, Z2, Z2
 
 block:
-	PREFETCHT0       4096(AX)
+	PREFETCHT0       (AX)(SI*1)
 	VPSLLD           $0x10, (AX), Z3
 	VXORPS           Z4, Z4, Z4
 	VFMADD231PS.BCST (CX), Z3, Z4
@@ -42169,7 +46838,7 @@ block:
 	VFMADD231PS.BCST 132(CX), Z3, Z8
 	VXORPS           Z9, Z9, Z9
 	VFMADD231PS.BCST 260(CX), Z3, Z9
-	PREFETCHT0       4160(AX)
+	PREFETCHT0       64(AX)(SI*1)
 	VPSLLD           $0x10, 64(AX), Z3
 	VFMADD231PS.BCST 8(CX), Z3, Z4
 	VFMADD231PS.BCST 136(CX), Z3, Z5
@@ -42179,7 +46848,7 @@ block:
 	VFMADD231PS.BCST 12(CX), Z3, Z7
 	VFMADD231PS.BCST 140(CX), Z3, Z8
 	VFMADD231PS.BCST 268(CX), Z3, Z9
-	PREFETCHT0       4224(AX)
+	PREFETCHT0       128(AX)(SI*1)
 	VPSLLD           $0x10, 128(AX), Z3
 	VFMADD231PS.BCST 16(CX), Z3, Z4
 	VFMADD231PS.BCST 144(CX), Z3, Z5
@@ -42189,7 +46858,7 @@ block:
 	VFMADD231PS.BCST 20(CX), Z3, Z7
 	VFMADD231PS.BCST 148(CX), Z3, Z8
 	VFMADD231PS.BCST 276(CX), Z3, Z9
-	PREFETCHT0       4288(AX)
+	PREFETCHT0       192(AX)(SI*1)
 	VPSLLD           $0x10, 192(AX), Z3
 	VFMADD231PS.BCST 24(CX), Z3, Z4
 	VFMADD231PS.BCST 152(CX), Z3, Z5
@@ -42199,7 +46868,7 @@ block:
 	VFMADD231PS.BCST 28(CX), Z3, Z7
 	VFMADD231PS.BCST 156(CX), Z3, Z8
 	VFMADD231PS.BCST 284(CX), Z3, Z9
-	PREFETCHT0       4352(AX)
+	PREFETCHT0       256(AX)(SI*1)
 	VPSLLD           $0x10, 256(AX), Z3
 	VFMADD231PS.BCST 32(CX), Z3, Z4
 	VFMADD231PS.BCST 160(CX), Z3, Z5
@@ -42209,7 +46878,7 @@ block:
 	VFMADD231PS.BCST 36(CX), Z3, Z7
 	VFMADD231PS.BCST 164(CX), Z3, Z8
 	VFMADD231PS.BCST 292(CX), Z3, Z9
-	PREFETCHT0       4416(AX)
+	PREFETCHT0       320(AX)(SI*1)
 	VPSLLD           $0x10, 320(AX), Z3
 	VFMADD231PS.BCST 40(CX), Z3, Z4
 	VFMADD231PS.BCST 168(CX), Z3, Z5
@@ -42219,7 +46888,7 @@ block:
 	VFMADD231PS.BCST 44(CX), Z3, Z7
 	VFMADD231PS.BCST 172(CX), Z3, Z8
 	VFMADD231PS.BCST 300(CX), Z3, Z9
-	PREFETCHT0       4480(AX)
+	PREFETCHT0       384(AX)(SI*1)
 	VPSLLD           $0x10, 384(AX), Z3
 	VFMADD231PS.BCST 48(CX), Z3, Z4
 	VFMADD231PS.BCST 176(CX), Z3, Z5
@@ -42229,7 +46898,7 @@ block:
 	VFMADD231PS.BCST 52(CX), Z3, Z7
 	VFMADD231PS.BCST 180(CX), Z3, Z8
 	VFMADD231PS.BCST 308(CX), Z3, Z9
-	PREFETCHT0       4544(AX)
+	PREFETCHT0       448(AX)(SI*1)
 	VPSLLD           $0x10, 448(AX), Z3
 	VFMADD231PS.BCST 56(CX), Z3, Z4
 	VFMADD231PS.BCST 184(CX), Z3, Z5
@@ -42239,7 +46908,7 @@ block:
 	VFMADD231PS.BCST 60(CX), Z3, Z7
 	VFMADD231PS.BCST 188(CX), Z3, Z8
 	VFMADD231PS.BCST 316(CX), Z3, Z9
-	PREFETCHT0       4608(AX)
+	PREFETCHT0       512(AX)(SI*1)
 	VPSLLD           $0x10, 512(AX), Z3
 	VFMADD231PS.BCST 64(CX), Z3, Z4
 	VFMADD231PS.BCST 192(CX), Z3, Z5
@@ -42249,7 +46918,7 @@ block:
 	VFMADD231PS.BCST 68(CX), Z3, Z7
 	VFMADD231PS.BCST 196(CX), Z3, Z8
 	VFMADD231PS.BCST 324(CX), Z3, Z9
-	PREFETCHT0       4672(AX)
+	PREFETCHT0       576(AX)(SI*1)
 	VPSLLD           $0x10, 576(AX), Z3
 	VFMADD231PS.BCST 72(CX), Z3, Z4
 	VFMADD231PS.BCST 200(CX), Z3, Z5
@@ -42259,7 +46928,7 @@ block:
 	VFMADD231PS.BCST 76(CX), Z3, Z7
 	VFMADD231PS.BCST 204(CX), Z3, Z8
 	VFMADD231PS.BCST 332(CX), Z3, Z9
-	PREFETCHT0       4736(AX)
+	PREFETCHT0       640(AX)(SI*1)
 	VPSLLD           $0x10, 640(AX), Z3
 	VFMADD231PS.BCST 80(CX), Z3, Z4
 	VFMADD231PS.BCST 208(CX), Z3, Z5
@@ -42269,7 +46938,7 @@ block:
 	VFMADD231PS.BCST 84(CX), Z3, Z7
 	VFMADD231PS.BCST 212(CX), Z3, Z8
 	VFMADD231PS.BCST 340(CX), Z3, Z9
-	PREFETCHT0       4800(AX)
+	PREFETCHT0       704(AX)(SI*1)
 	VPSLLD           $0x10, 704(AX), Z3
 	VFMADD231PS.BCST 88(CX), Z3, Z4
 	VFMADD231PS.BCST 216(CX), Z3, Z5
@@ -42279,7 +46948,7 @@ block:
 	VFMADD231PS.BCST 92(CX), Z3, Z7
 	VFMADD231PS.BCST 220(CX), Z3, Z8
 	VFMADD231PS.BCST 348(CX), Z3, Z9
-	PREFETCHT0       4864(AX)
+	PREFETCHT0       768(AX)(SI*1)
 	VPSLLD           $0x10, 768(AX), Z3
 	VFMADD231PS.BCST 96(CX), Z3, Z4
 	VFMADD231PS.BCST 224(CX), Z3, Z5
@@ -42289,7 +46958,7 @@ block:
 	VFMADD231PS.BCST 100(CX), Z3, Z7
 	VFMADD231PS.BCST 228(CX), Z3, Z8
 	VFMADD231PS.BCST 356(CX), Z3, Z9
-	PREFETCHT0       4928(AX)
+	PREFETCHT0       832(AX)(SI*1)
 	VPSLLD           $0x10, 832(AX), Z3
 	VFMADD231PS.BCST 104(CX), Z3, Z4
 	VFMADD231PS.BCST 232(CX), Z3, Z5
@@ -42299,7 +46968,7 @@ block:
 	VFMADD231PS.BCST 108(CX), Z3, Z7
 	VFMADD231PS.BCST 236(CX), Z3, Z8
 	VFMADD231PS.BCST 364(CX), Z3, Z9
-	PREFETCHT0       4992(AX)
+	PREFETCHT0       896(AX)(SI*1)
 	VPSLLD           $0x10, 896(AX), Z3
 	VFMADD231PS.BCST 112(CX), Z3, Z4
 	VFMADD231PS.BCST 240(CX), Z3, Z5
@@ -42309,7 +46978,7 @@ block:
 	VFMADD231PS.BCST 116(CX), Z3, Z7
 	VFMADD231PS.BCST 244(CX), Z3, Z8
 	VFMADD231PS.BCST 372(CX), Z3, Z9
-	PREFETCHT0       5056(AX)
+	PREFETCHT0       960(AX)(SI*1)
 	VPSLLD           $0x10, 960(AX), Z3
 	VFMADD231PS.BCST 120(CX), Z3, Z4
 	VFMADD231PS.BCST 248(CX), Z3, Z5
@@ -42336,14 +47005,471 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled4AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled4Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), SI
+	MOVQ    ahead+32(FP), DI
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    AX, R8
+	ADDQ    BX, R8
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+
+block:
+	PREFETCHT0       (AX)(DI*1)
+	VPSLLD           $0x10, (AX), Z8
+	VXORPS           Z9, Z9, Z9
+	VFMADD231PS.BCST (CX), Z8, Z9
+	VXORPS           Z10, Z10, Z10
+	VFMADD231PS.BCST 128(CX), Z8, Z10
+	VXORPS           Z11, Z11, Z11
+	VFMADD231PS.BCST 256(CX), Z8, Z11
+	VXORPS           Z12, Z12, Z12
+	VFMADD231PS.BCST 384(CX), Z8, Z12
+	VMOVUPS          (AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VXORPS           Z13, Z13, Z13
+	VFMADD231PS.BCST 4(CX), Z8, Z13
+	VXORPS           Z14, Z14, Z14
+	VFMADD231PS.BCST 132(CX), Z8, Z14
+	VXORPS           Z15, Z15, Z15
+	VFMADD231PS.BCST 260(CX), Z8, Z15
+	VXORPS           Z16, Z16, Z16
+	VFMADD231PS.BCST 388(CX), Z8, Z16
+	PREFETCHT0       64(AX)(DI*1)
+	VPSLLD           $0x10, 64(AX), Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z9
+	VFMADD231PS.BCST 136(CX), Z8, Z10
+	VFMADD231PS.BCST 264(CX), Z8, Z11
+	VFMADD231PS.BCST 392(CX), Z8, Z12
+	VMOVUPS          64(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 12(CX), Z8, Z13
+	VFMADD231PS.BCST 140(CX), Z8, Z14
+	VFMADD231PS.BCST 268(CX), Z8, Z15
+	VFMADD231PS.BCST 396(CX), Z8, Z16
+	PREFETCHT0       128(AX)(DI*1)
+	VPSLLD           $0x10, 128(AX), Z8
+	VFMADD231PS.BCST 16(CX), Z8, Z9
+	VFMADD231PS.BCST 144(CX), Z8, Z10
+	VFMADD231PS.BCST 272(CX), Z8, Z11
+	VFMADD231PS.BCST 400(CX), Z8, Z12
+	VMOVUPS          128(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 20(CX), Z8, Z13
+	VFMADD231PS.BCST 148(CX), Z8, Z14
+	VFMADD231PS.BCST 276(CX), Z8, Z15
+	VFMADD231PS.BCST 404(CX), Z8, Z16
+	PREFETCHT0       192(AX)(DI*1)
+	VPSLLD           $0x10, 192(AX), Z8
+	VFMADD231PS.BCST 24(CX), Z8, Z9
+	VFMADD231PS.BCST 152(CX), Z8, Z10
+	VFMADD231PS.BCST 280(CX), Z8, Z11
+	VFMADD231PS.BCST 408(CX), Z8, Z12
+	VMOVUPS          192(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 28(CX), Z8, Z13
+	VFMADD231PS.BCST 156(CX), Z8, Z14
+	VFMADD231PS.BCST 284(CX), Z8, Z15
+	VFMADD231PS.BCST 412(CX), Z8, Z16
+	PREFETCHT0       256(AX)(DI*1)
+	VPSLLD           $0x10, 256(AX), Z8
+	VFMADD231PS.BCST 32(CX), Z8, Z9
+	VFMADD231PS.BCST 160(CX), Z8, Z10
+	VFMADD231PS.BCST 288(CX), Z8, Z11
+	VFMADD231PS.BCST 416(CX), Z8, Z12
+	VMOVUPS          256(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 36(CX), Z8, Z13
+	VFMADD231PS.BCST 164(CX), Z8, Z14
+	VFMADD231PS.BCST 292(CX), Z8, Z15
+	VFMADD231PS.BCST 420(CX), Z8, Z16
+	PREFETCHT0       320(AX)(DI*1)
+	VPSLLD           $0x10, 320(AX), Z8
+	VFMADD231PS.BCST 40(CX), Z8, Z9
+	VFMADD231PS.BCST 168(CX), Z8, Z10
+	VFMADD231PS.BCST 296(CX), Z8, Z11
+	VFMADD231PS.BCST 424(CX), Z8, Z12
+	VMOVUPS          320(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 44(CX), Z8, Z13
+	VFMADD231PS.BCST 172(CX), Z8, Z14
+	VFMADD231PS.BCST 300(CX), Z8, Z15
+	VFMADD231PS.BCST 428(CX), Z8, Z16
+	PREFETCHT0       384(AX)(DI*1)
+	VPSLLD           $0x10, 384(AX), Z8
+	VFMADD231PS.BCST 48(CX), Z8, Z9
+	VFMADD231PS.BCST 176(CX), Z8, Z10
+	VFMADD231PS.BCST 304(CX), Z8, Z11
+	VFMADD231PS.BCST 432(CX), Z8, Z12
+	VMOVUPS          384(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 52(CX), Z8, Z13
+	VFMADD231PS.BCST 180(CX), Z8, Z14
+	VFMADD231PS.BCST 308(CX), Z8, Z15
+	VFMADD231PS.BCST 436(CX), Z8, Z16
+	PREFETCHT0       448(AX)(DI*1)
+	VPSLLD           $0x10, 448(AX), Z8
+	VFMADD231PS.BCST 56(CX), Z8, Z9
+	VFMADD231PS.BCST 184(CX), Z8, Z10
+	VFMADD231PS.BCST 312(CX), Z8, Z11
+	VFMADD231PS.BCST 440(CX), Z8, Z12
+	VMOVUPS          448(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 60(CX), Z8, Z13
+	VFMADD231PS.BCST 188(CX), Z8, Z14
+	VFMADD231PS.BCST 316(CX), Z8, Z15
+	VFMADD231PS.BCST 444(CX), Z8, Z16
+	PREFETCHT0       512(AX)(DI*1)
+	VPSLLD           $0x10, 512(AX), Z8
+	VFMADD231PS.BCST 64(CX), Z8, Z9
+	VFMADD231PS.BCST 192(CX), Z8, Z10
+	VFMADD231PS.BCST 320(CX), Z8, Z11
+	VFMADD231PS.BCST 448(CX), Z8, Z12
+	VMOVUPS          512(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 68(CX), Z8, Z13
+	VFMADD231PS.BCST 196(CX), Z8, Z14
+	VFMADD231PS.BCST 324(CX), Z8, Z15
+	VFMADD231PS.BCST 452(CX), Z8, Z16
+	PREFETCHT0       576(AX)(DI*1)
+	VPSLLD           $0x10, 576(AX), Z8
+	VFMADD231PS.BCST 72(CX), Z8, Z9
+	VFMADD231PS.BCST 200(CX), Z8, Z10
+	VFMADD231PS.BCST 328(CX), Z8, Z11
+	VFMADD231PS.BCST 456(CX), Z8, Z12
+	VMOVUPS          576(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 76(CX), Z8, Z13
+	VFMADD231PS.BCST 204(CX), Z8, Z14
+	VFMADD231PS.BCST 332(CX), Z8, Z15
+	VFMADD231PS.BCST 460(CX), Z8, Z16
+	PREFETCHT0       640(AX)(DI*1)
+	VPSLLD           $0x10, 640(AX), Z8
+	VFMADD231PS.BCST 80(CX), Z8, Z9
+	VFMADD231PS.BCST 208(CX), Z8, Z10
+	VFMADD231PS.BCST 336(CX), Z8, Z11
+	VFMADD231PS.BCST 464(CX), Z8, Z12
+	VMOVUPS          640(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 84(CX), Z8, Z13
+	VFMADD231PS.BCST 212(CX), Z8, Z14
+	VFMADD231PS.BCST 340(CX), Z8, Z15
+	VFMADD231PS.BCST 468(CX), Z8, Z16
+	PREFETCHT0       704(AX)(DI*1)
+	VPSLLD           $0x10, 704(AX), Z8
+	VFMADD231PS.BCST 88(CX), Z8, Z9
+	VFMADD231PS.BCST 216(CX), Z8, Z10
+	VFMADD231PS.BCST 344(CX), Z8, Z11
+	VFMADD231PS.BCST 472(CX), Z8, Z12
+	VMOVUPS          704(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 92(CX), Z8, Z13
+	VFMADD231PS.BCST 220(CX), Z8, Z14
+	VFMADD231PS.BCST 348(CX), Z8, Z15
+	VFMADD231PS.BCST 476(CX), Z8, Z16
+	PREFETCHT0       768(AX)(DI*1)
+	VPSLLD           $0x10, 768(AX), Z8
+	VFMADD231PS.BCST 96(CX), Z8, Z9
+	VFMADD231PS.BCST 224(CX), Z8, Z10
+	VFMADD231PS.BCST 352(CX), Z8, Z11
+	VFMADD231PS.BCST 480(CX), Z8, Z12
+	VMOVUPS          768(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 100(CX), Z8, Z13
+	VFMADD231PS.BCST 228(CX), Z8, Z14
+	VFMADD231PS.BCST 356(CX), Z8, Z15
+	VFMADD231PS.BCST 484(CX), Z8, Z16
+	PREFETCHT0       832(AX)(DI*1)
+	VPSLLD           $0x10, 832(AX), Z8
+	VFMADD231PS.BCST 104(CX), Z8, Z9
+	VFMADD231PS.BCST 232(CX), Z8, Z10
+	VFMADD231PS.BCST 360(CX), Z8, Z11
+	VFMADD231PS.BCST 488(CX), Z8, Z12
+	VMOVUPS          832(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 108(CX), Z8, Z13
+	VFMADD231PS.BCST 236(CX), Z8, Z14
+	VFMADD231PS.BCST 364(CX), Z8, Z15
+	VFMADD231PS.BCST 492(CX), Z8, Z16
+	PREFETCHT0       896(AX)(DI*1)
+	VPSLLD           $0x10, 896(AX), Z8
+	VFMADD231PS.BCST 112(CX), Z8, Z9
+	VFMADD231PS.BCST 240(CX), Z8, Z10
+	VFMADD231PS.BCST 368(CX), Z8, Z11
+	VFMADD231PS.BCST 496(CX), Z8, Z12
+	VMOVUPS          896(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 116(CX), Z8, Z13
+	VFMADD231PS.BCST 244(CX), Z8, Z14
+	VFMADD231PS.BCST 372(CX), Z8, Z15
+	VFMADD231PS.BCST 500(CX), Z8, Z16
+	PREFETCHT0       960(AX)(DI*1)
+	VPSLLD           $0x10, 960(AX), Z8
+	VFMADD231PS.BCST 120(CX), Z8, Z9
+	VFMADD231PS.BCST 248(CX), Z8, Z10
+	VFMADD231PS.BCST 376(CX), Z8, Z11
+	VFMADD231PS.BCST 504(CX), Z8, Z12
+	VMOVUPS          960(AX), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 124(CX), Z8, Z13
+	VFMADD231PS.BCST 252(CX), Z8, Z14
+	VFMADD231PS.BCST 380(CX), Z8, Z15
+	VFMADD231PS.BCST 508(CX), Z8, Z16
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z9, Z0, Z0
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z10, Z2, Z2
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z11, Z4, Z4
+	VADDPS           Z16, Z12, Z12
+	VADDPS           Z12, Z6, Z6
+	PREFETCHT0       (R8)(DI*1)
+	VPSLLD           $0x10, (R8), Z8
+	VXORPS           Z9, Z9, Z9
+	VFMADD231PS.BCST (CX), Z8, Z9
+	VXORPS           Z10, Z10, Z10
+	VFMADD231PS.BCST 128(CX), Z8, Z10
+	VXORPS           Z11, Z11, Z11
+	VFMADD231PS.BCST 256(CX), Z8, Z11
+	VXORPS           Z12, Z12, Z12
+	VFMADD231PS.BCST 384(CX), Z8, Z12
+	VMOVUPS          (R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VXORPS           Z13, Z13, Z13
+	VFMADD231PS.BCST 4(CX), Z8, Z13
+	VXORPS           Z14, Z14, Z14
+	VFMADD231PS.BCST 132(CX), Z8, Z14
+	VXORPS           Z15, Z15, Z15
+	VFMADD231PS.BCST 260(CX), Z8, Z15
+	VXORPS           Z16, Z16, Z16
+	VFMADD231PS.BCST 388(CX), Z8, Z16
+	PREFETCHT0       64(R8)(DI*1)
+	VPSLLD           $0x10, 64(R8), Z8
+	VFMADD231PS.BCST 8(CX), Z8, Z9
+	VFMADD231PS.BCST 136(CX), Z8, Z10
+	VFMADD231PS.BCST 264(CX), Z8, Z11
+	VFMADD231PS.BCST 392(CX), Z8, Z12
+	VMOVUPS          64(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 12(CX), Z8, Z13
+	VFMADD231PS.BCST 140(CX), Z8, Z14
+	VFMADD231PS.BCST 268(CX), Z8, Z15
+	VFMADD231PS.BCST 396(CX), Z8, Z16
+	PREFETCHT0       128(R8)(DI*1)
+	VPSLLD           $0x10, 128(R8), Z8
+	VFMADD231PS.BCST 16(CX), Z8, Z9
+	VFMADD231PS.BCST 144(CX), Z8, Z10
+	VFMADD231PS.BCST 272(CX), Z8, Z11
+	VFMADD231PS.BCST 400(CX), Z8, Z12
+	VMOVUPS          128(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 20(CX), Z8, Z13
+	VFMADD231PS.BCST 148(CX), Z8, Z14
+	VFMADD231PS.BCST 276(CX), Z8, Z15
+	VFMADD231PS.BCST 404(CX), Z8, Z16
+	PREFETCHT0       192(R8)(DI*1)
+	VPSLLD           $0x10, 192(R8), Z8
+	VFMADD231PS.BCST 24(CX), Z8, Z9
+	VFMADD231PS.BCST 152(CX), Z8, Z10
+	VFMADD231PS.BCST 280(CX), Z8, Z11
+	VFMADD231PS.BCST 408(CX), Z8, Z12
+	VMOVUPS          192(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 28(CX), Z8, Z13
+	VFMADD231PS.BCST 156(CX), Z8, Z14
+	VFMADD231PS.BCST 284(CX), Z8, Z15
+	VFMADD231PS.BCST 412(CX), Z8, Z16
+	PREFETCHT0       256(R8)(DI*1)
+	VPSLLD           $0x10, 256(R8), Z8
+	VFMADD231PS.BCST 32(CX), Z8, Z9
+	VFMADD231PS.BCST 160(CX), Z8, Z10
+	VFMADD231PS.BCST 288(CX), Z8, Z11
+	VFMADD231PS.BCST 416(CX), Z8, Z12
+	VMOVUPS          256(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 36(CX), Z8, Z13
+	VFMADD231PS.BCST 164(CX), Z8, Z14
+	VFMADD231PS.BCST 292(CX), Z8, Z15
+	VFMADD231PS.BCST 420(CX), Z8, Z16
+	PREFETCHT0       320(R8)(DI*1)
+	VPSLLD           $0x10, 320(R8), Z8
+	VFMADD231PS.BCST 40(CX), Z8, Z9
+	VFMADD231PS.BCST 168(CX), Z8, Z10
+	VFMADD231PS.BCST 296(CX), Z8, Z11
+	VFMADD231PS.BCST 424(CX), Z8, Z12
+	VMOVUPS          320(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 44(CX), Z8, Z13
+	VFMADD231PS.BCST 172(CX), Z8, Z14
+	VFMADD231PS.BCST 300(CX), Z8, Z15
+	VFMADD231PS.BCST 428(CX), Z8, Z16
+	PREFETCHT0       384(R8)(DI*1)
+	VPSLLD           $0x10, 384(R8), Z8
+	VFMADD231PS.BCST 48(CX), Z8, Z9
+	VFMADD231PS.BCST 176(CX), Z8, Z10
+	VFMADD231PS.BCST 304(CX), Z8, Z11
+	VFMADD231PS.BCST 432(CX), Z8, Z12
+	VMOVUPS          384(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 52(CX), Z8, Z13
+	VFMADD231PS.BCST 180(CX), Z8, Z14
+	VFMADD231PS.BCST 308(CX), Z8, Z15
+	VFMADD231PS.BCST 436(CX), Z8, Z16
+	PREFETCHT0       448(R8)(DI*1)
+	VPSLLD           $0x10, 448(R8), Z8
+	VFMADD231PS.BCST 56(CX), Z8, Z9
+	VFMADD231PS.BCST 184(CX), Z8, Z10
+	VFMADD231PS.BCST 312(CX), Z8, Z11
+	VFMADD231PS.BCST 440(CX), Z8, Z12
+	VMOVUPS          448(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 60(CX), Z8, Z13
+	VFMADD231PS.BCST 188(CX), Z8, Z14
+	VFMADD231PS.BCST 316(CX), Z8, Z15
+	VFMADD231PS.BCST 444(CX), Z8, Z16
+	PREFETCHT0       512(R8)(DI*1)
+	VPSLLD           $0x10, 512(R8), Z8
+	VFMADD231PS.BCST 64(CX), Z8, Z9
+	VFMADD231PS.BCST 192(CX), Z8, Z10
+	VFMADD231PS.BCST 320(CX), Z8, Z11
+	VFMADD231PS.BCST 448(CX), Z8, Z12
+	VMOVUPS          512(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 68(CX), Z8, Z13
+	VFMADD231PS.BCST 196(CX), Z8, Z14
+	VFMADD231PS.BCST 324(CX), Z8, Z15
+	VFMADD231PS.BCST 452(CX), Z8, Z16
+	PREFETCHT0       576(R8)(DI*1)
+	VPSLLD           $0x10, 576(R8), Z8
+	VFMADD231PS.BCST 72(CX), Z8, Z9
+	VFMADD231PS.BCST 200(CX), Z8, Z10
+	VFMADD231PS.BCST 328(CX), Z8, Z11
+	VFMADD231PS.BCST 456(CX), Z8, Z12
+	VMOVUPS          576(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 76(CX), Z8, Z13
+	VFMADD231PS.BCST 204(CX), Z8, Z14
+	VFMADD231PS.BCST 332(CX), Z8, Z15
+	VFMADD231PS.BCST 460(CX), Z8, Z16
+	PREFETCHT0       640(R8)(DI*1)
+	VPSLLD           $0x10, 640(R8), Z8
+	VFMADD231PS.BCST 80(CX), Z8, Z9
+	VFMADD231PS.BCST 208(CX), Z8, Z10
+	VFMADD231PS.BCST 336(CX), Z8, Z11
+	VFMADD231PS.BCST 464(CX), Z8, Z12
+	VMOVUPS          640(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 84(CX), Z8, Z13
+	VFMADD231PS.BCST 212(CX), Z8, Z14
+	VFMADD231PS.BCST 340(CX), Z8, Z15
+	VFMADD231PS.BCST 468(CX), Z8, Z16
+	PREFETCHT0       704(R8)(DI*1)
+	VPSLLD           $0x10, 704(R8), Z8
+	VFMADD231PS.BCST 88(CX), Z8, Z9
+	VFMADD231PS.BCST 216(CX), Z8, Z10
+	VFMADD231PS.BCST 344(CX), Z8, Z11
+	VFMADD231PS.BCST 472(CX), Z8, Z12
+	VMOVUPS          704(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 92(CX), Z8, Z13
+	VFMADD231PS.BCST 220(CX), Z8, Z14
+	VFMADD231PS.BCST 348(CX), Z8, Z15
+	VFMADD231PS.BCST 476(CX), Z8, Z16
+	PREFETCHT0       768(R8)(DI*1)
+	VPSLLD           $0x10, 768(R8), Z8
+	VFMADD231PS.BCST 96(CX), Z8, Z9
+	VFMADD231PS.BCST 224(CX), Z8, Z10
+	VFMADD231PS.BCST 352(CX), Z8, Z11
+	VFMADD231PS.BCST 480(CX), Z8, Z12
+	VMOVUPS          768(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 100(CX), Z8, Z13
+	VFMADD231PS.BCST 228(CX), Z8, Z14
+	VFMADD231PS.BCST 356(CX), Z8, Z15
+	VFMADD231PS.BCST 484(CX), Z8, Z16
+	PREFETCHT0       832(R8)(DI*1)
+	VPSLLD           $0x10, 832(R8), Z8
+	VFMADD231PS.BCST 104(CX), Z8, Z9
+	VFMADD231PS.BCST 232(CX), Z8, Z10
+	VFMADD231PS.BCST 360(CX), Z8, Z11
+	VFMADD231PS.BCST 488(CX), Z8, Z12
+	VMOVUPS          832(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 108(CX), Z8, Z13
+	VFMADD231PS.BCST 236(CX), Z8, Z14
+	VFMADD231PS.BCST 364(CX), Z8, Z15
+	VFMADD231PS.BCST 492(CX), Z8, Z16
+	PREFETCHT0       896(R8)(DI*1)
+	VPSLLD           $0x10, 896(R8), Z8
+	VFMADD231PS.BCST 112(CX), Z8, Z9
+	VFMADD231PS.BCST 240(CX), Z8, Z10
+	VFMADD231PS.BCST 368(CX), Z8, Z11
+	VFMADD231PS.BCST 496(CX), Z8, Z12
+	VMOVUPS          896(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 116(CX), Z8, Z13
+	VFMADD231PS.BCST 244(CX), Z8, Z14
+	VFMADD231PS.BCST 372(CX), Z8, Z15
+	VFMADD231PS.BCST 500(CX), Z8, Z16
+	PREFETCHT0       960(R8)(DI*1)
+	VPSLLD           $0x10, 960(R8), Z8
+	VFMADD231PS.BCST 120(CX), Z8, Z9
+	VFMADD231PS.BCST 248(CX), Z8, Z10
+	VFMADD231PS.BCST 376(CX), Z8, Z11
+	VFMADD231PS.BCST 504(CX), Z8, Z12
+	VMOVUPS          960(R8), Z8
+	VPANDD           highHalf<>+0(SB), Z8, Z8
+	VFMADD231PS.BCST 124(CX), Z8, Z13
+	VFMADD231PS.BCST 252(CX), Z8, Z14
+	VFMADD231PS.BCST 380(CX), Z8, Z15
+	VFMADD231PS.BCST 508(CX), Z8, Z16
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z9, Z1, Z1
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z10, Z3, Z3
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z11, Z5, Z5
+	VADDPS           Z16, Z12, Z12
+	VADDPS           Z12, Z7, Z7
+	ADDQ             $0x00000400, AX
+	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000200, CX
+	DECQ             DX
+	JNZ              block
+	LDMXCSR          (SP)
+	VMOVUPS          Z0, (SI)
+	VMOVUPS          Z1, 64(SI)
+	VMOVUPS          Z2, 128(SI)
+	VMOVUPS          Z3, 192(SI)
+	VMOVUPS          Z4, 256(SI)
+	VMOVUPS          Z5, 320(SI)
+	VMOVUPS          Z6, 384(SI)
+	VMOVUPS          Z7, 448(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·bf16Tiled4AVX512(SB), NOSPLIT, $8-48
+	MOVQ    w+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    nb+16(FP), DX
+	MOVQ    size+24(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -42352,7 +47478,7 @@ TEXT ·bf16Tiled4AVX512(SB), NOSPLIT, $8-40
 	VXORPS  Z3, Z3, Z3
 
 block:
-	PREFETCHT0       4096(AX)
+	PREFETCHT0       (AX)(SI*1)
 	VPSLLD           $0x10, (AX), Z4
 	VXORPS           Z5, Z5, Z5
 	VFMADD231PS.BCST (CX), Z4, Z5
@@ -42372,7 +47498,7 @@ block:
 	VFMADD231PS.BCST 260(CX), Z4, Z11
 	VXORPS           Z12, Z12, Z12
 	VFMADD231PS.BCST 388(CX), Z4, Z12
-	PREFETCHT0       4160(AX)
+	PREFETCHT0       64(AX)(SI*1)
 	VPSLLD           $0x10, 64(AX), Z4
 	VFMADD231PS.BCST 8(CX), Z4, Z5
 	VFMADD231PS.BCST 136(CX), Z4, Z6
@@ -42384,7 +47510,7 @@ block:
 	VFMADD231PS.BCST 140(CX), Z4, Z10
 	VFMADD231PS.BCST 268(CX), Z4, Z11
 	VFMADD231PS.BCST 396(CX), Z4, Z12
-	PREFETCHT0       4224(AX)
+	PREFETCHT0       128(AX)(SI*1)
 	VPSLLD           $0x10, 128(AX), Z4
 	VFMADD231PS.BCST 16(CX), Z4, Z5
 	VFMADD231PS.BCST 144(CX), Z4, Z6
@@ -42396,7 +47522,7 @@ block:
 	VFMADD231PS.BCST 148(CX), Z4, Z10
 	VFMADD231PS.BCST 276(CX), Z4, Z11
 	VFMADD231PS.BCST 404(CX), Z4, Z12
-	PREFETCHT0       4288(AX)
+	PREFETCHT0       192(AX)(SI*1)
 	VPSLLD           $0x10, 192(AX), Z4
 	VFMADD231PS.BCST 24(CX), Z4, Z5
 	VFMADD231PS.BCST 152(CX), Z4, Z6
@@ -42408,7 +47534,7 @@ block:
 	VFMADD231PS.BCST 156(CX), Z4, Z10
 	VFMADD231PS.BCST 284(CX), Z4, Z11
 	VFMADD231PS.BCST 412(CX), Z4, Z12
-	PREFETCHT0       4352(AX)
+	PREFETCHT0       256(AX)(SI*1)
 	VPSLLD           $0x10, 256(AX), Z4
 	VFMADD231PS.BCST 32(CX), Z4, Z5
 	VFMADD231PS.BCST 160(CX), Z4, Z6
@@ -42420,7 +47546,7 @@ block:
 	VFMADD231PS.BCST 164(CX), Z4, Z10
 	VFMADD231PS.BCST 292(CX), Z4, Z11
 	VFMADD231PS.BCST 420(CX), Z4, Z12
-	PREFETCHT0       4416(AX)
+	PREFETCHT0       320(AX)(SI*1)
 	VPSLLD           $0x10, 320(AX), Z4
 	VFMADD231PS.BCST 40(CX), Z4, Z5
 	VFMADD231PS.BCST 168(CX), Z4, Z6
@@ -42432,7 +47558,7 @@ block:
 	VFMADD231PS.BCST 172(CX), Z4, Z10
 	VFMADD231PS.BCST 300(CX), Z4, Z11
 	VFMADD231PS.BCST 428(CX), Z4, Z12
-	PREFETCHT0       4480(AX)
+	PREFETCHT0       384(AX)(SI*1)
 	VPSLLD           $0x10, 384(AX), Z4
 	VFMADD231PS.BCST 48(CX), Z4, Z5
 	VFMADD231PS.BCST 176(CX), Z4, Z6
@@ -42444,7 +47570,7 @@ block:
 	VFMADD231PS.BCST 180(CX), Z4, Z10
 	VFMADD231PS.BCST 308(CX), Z4, Z11
 	VFMADD231PS.BCST 436(CX), Z4, Z12
-	PREFETCHT0       4544(AX)
+	PREFETCHT0       448(AX)(SI*1)
 	VPSLLD           $0x10, 448(AX), Z4
 	VFMADD231PS.BCST 56(CX), Z4, Z5
 	VFMADD231PS.BCST 184(CX), Z4, Z6
@@ -42456,7 +47582,7 @@ block:
 	VFMADD231PS.BCST 188(CX), Z4, Z10
 	VFMADD231PS.BCST 316(CX), Z4, Z11
 	VFMADD231PS.BCST 444(CX), Z4, Z12
-	PREFETCHT0       4608(AX)
+	PREFETCHT0       512(AX)(SI*1)
 	VPSLLD           $0x10, 512(AX), Z4
 	VFMADD231PS.BCST 64(CX), Z4, Z5
 	VFMADD231PS.BCST 192(CX), Z4, Z6
@@ -42468,7 +47594,7 @@ block:
 	VFMADD231PS.BCST 196(CX), Z4, Z10
 	VFMADD231PS.BCST 324(CX), Z4, Z11
 	VFMADD231PS.BCST 452(CX), Z4, Z12
-	PREFETCHT0       4672(AX)
+	PREFETCHT0       576(AX)(SI*1)
 	VPSLLD           $0x10, 576(AX), Z4
 	VFMADD231PS.BCST 72(CX), Z4, Z5
 	VFMADD231PS.BCST 200(CX), Z4, Z6
@@ -42480,7 +47606,7 @@ block:
 	VFMADD231PS.BCST 204(CX), Z4, Z10
 	VFMADD231PS.BCST 332(CX), Z4, Z11
 	VFMADD231PS.BCST 460(CX), Z4, Z12
-	PREFETCHT0       4736(AX)
+	PREFETCHT0       640(AX)(SI*1)
 	VPSLLD           $0x10, 640(AX), Z4
 	VFMADD231PS.BCST 80(CX), Z4, Z5
 	VFMADD231PS.BCST 208(CX), Z4, Z6
@@ -42492,7 +47618,7 @@ block:
 	VFMADD231PS.BCST 212(CX), Z4, Z10
 	VFMADD231PS.BCST 340(CX), Z4, Z11
 	VFMADD231PS.BCST 468(CX), Z4, Z12
-	PREFETCHT0       4800(AX)
+	PREFETCHT0       704(AX)(SI*1)
 	VPSLLD           $0x10, 704(AX), Z4
 	VFMADD231PS.BCST 88(CX), Z4, Z5
 	VFMADD231PS.BCST 216(CX), Z4, Z6
@@ -42504,7 +47630,7 @@ block:
 	VFMADD231PS.BCST 220(CX), Z4, Z10
 	VFMADD231PS.BCST 348(CX), Z4, Z11
 	VFMADD231PS.BCST 476(CX), Z4, Z12
-	PREFETCHT0       4864(AX)
+	PREFETCHT0       768(AX)(SI*1)
 	VPSLLD           $0x10, 768(AX), Z4
 	VFMADD231PS.BCST 96(CX), Z4, Z5
 	VFMADD231PS.BCST 224(CX), Z4, Z6
@@ -42516,7 +47642,7 @@ block:
 	VFMADD231PS.BCST 228(CX), Z4, Z10
 	VFMADD231PS.BCST 356(CX), Z4, Z11
 	VFMADD231PS.BCST 484(CX), Z4, Z12
-	PREFETCHT0       4928(AX)
+	PREFETCHT0       832(AX)(SI*1)
 	VPSLLD           $0x10, 832(AX), Z4
 	VFMADD231PS.BCST 104(CX), Z4, Z5
 	VFMADD231PS.BCST 232(CX), Z4, Z6
@@ -42528,7 +47654,7 @@ block:
 	VFMADD231PS.BCST 236(CX), Z4, Z10
 	VFMADD231PS.BCST 364(CX), Z4, Z11
 	VFMADD231PS.BCST 492(CX), Z4, Z12
-	PREFETCHT0       4992(AX)
+	PREFETCHT0       896(AX)(SI*1)
 	VPSLLD           $0x10, 896(AX), Z4
 	VFMADD231PS.BCST 112(CX), Z4, Z5
 	VFMADD231PS.BCST 240(CX), Z4, Z6
@@ -42540,7 +47666,7 @@ block:
 	VFMADD231PS.BCST 244(CX), Z4, Z10
 	VFMADD231PS.BCST 372(CX), Z4, Z11
 	VFMADD231PS.BCST 500(CX), Z4, Z12
-	PREFETCHT0       5056(AX)
+	PREFETCHT0       960(AX)(SI*1)
 	VPSLLD           $0x10, 960(AX), Z4
 	VFMADD231PS.BCST 120(CX), Z4, Z5
 	VFMADD231PS.BCST 248(CX), Z4, Z6
@@ -42572,14 +47698,547 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled5AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled5Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), SI
+	MOVQ    ahead+32(FP), DI
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    AX, R8
+	ADDQ    BX, R8
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+
+block:
+	PREFETCHT0       (AX)(DI*1)
+	VPSLLD           $0x10, (AX), Z10
+	VXORPS           Z11, Z11, Z11
+	VFMADD231PS.BCST (CX), Z10, Z11
+	VXORPS           Z12, Z12, Z12
+	VFMADD231PS.BCST 128(CX), Z10, Z12
+	VXORPS           Z13, Z13, Z13
+	VFMADD231PS.BCST 256(CX), Z10, Z13
+	VXORPS           Z14, Z14, Z14
+	VFMADD231PS.BCST 384(CX), Z10, Z14
+	VXORPS           Z15, Z15, Z15
+	VFMADD231PS.BCST 512(CX), Z10, Z15
+	VMOVUPS          (AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VXORPS           Z16, Z16, Z16
+	VFMADD231PS.BCST 4(CX), Z10, Z16
+	VXORPS           Z17, Z17, Z17
+	VFMADD231PS.BCST 132(CX), Z10, Z17
+	VXORPS           Z18, Z18, Z18
+	VFMADD231PS.BCST 260(CX), Z10, Z18
+	VXORPS           Z19, Z19, Z19
+	VFMADD231PS.BCST 388(CX), Z10, Z19
+	VXORPS           Z20, Z20, Z20
+	VFMADD231PS.BCST 516(CX), Z10, Z20
+	PREFETCHT0       64(AX)(DI*1)
+	VPSLLD           $0x10, 64(AX), Z10
+	VFMADD231PS.BCST 8(CX), Z10, Z11
+	VFMADD231PS.BCST 136(CX), Z10, Z12
+	VFMADD231PS.BCST 264(CX), Z10, Z13
+	VFMADD231PS.BCST 392(CX), Z10, Z14
+	VFMADD231PS.BCST 520(CX), Z10, Z15
+	VMOVUPS          64(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 12(CX), Z10, Z16
+	VFMADD231PS.BCST 140(CX), Z10, Z17
+	VFMADD231PS.BCST 268(CX), Z10, Z18
+	VFMADD231PS.BCST 396(CX), Z10, Z19
+	VFMADD231PS.BCST 524(CX), Z10, Z20
+	PREFETCHT0       128(AX)(DI*1)
+	VPSLLD           $0x10, 128(AX), Z10
+	VFMADD231PS.BCST 16(CX), Z10, Z11
+	VFMADD231PS.BCST 144(CX), Z10, Z12
+	VFMADD231PS.BCST 272(CX), Z10, Z13
+	VFMADD231PS.BCST 400(CX), Z10, Z14
+	VFMADD231PS.BCST 528(CX), Z10, Z15
+	VMOVUPS          128(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 20(CX), Z10, Z16
+	VFMADD231PS.BCST 148(CX), Z10, Z17
+	VFMADD231PS.BCST 276(CX), Z10, Z18
+	VFMADD231PS.BCST 404(CX), Z10, Z19
+	VFMADD231PS.BCST 532(CX), Z10, Z20
+	PREFETCHT0       192(AX)(DI*1)
+	VPSLLD           $0x10, 192(AX), Z10
+	VFMADD231PS.BCST 24(CX), Z10, Z11
+	VFMADD231PS.BCST 152(CX), Z10, Z12
+	VFMADD231PS.BCST 280(CX), Z10, Z13
+	VFMADD231PS.BCST 408(CX), Z10, Z14
+	VFMADD231PS.BCST 536(CX), Z10, Z15
+	VMOVUPS          192(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 28(CX), Z10, Z16
+	VFMADD231PS.BCST 156(CX), Z10, Z17
+	VFMADD231PS.BCST 284(CX), Z10, Z18
+	VFMADD231PS.BCST 412(CX), Z10, Z19
+	VFMADD231PS.BCST 540(CX), Z10, Z20
+	PREFETCHT0       256(AX)(DI*1)
+	VPSLLD           $0x10, 256(AX), Z10
+	VFMADD231PS.BCST 32(CX), Z10, Z11
+	VFMADD231PS.BCST 160(CX), Z10, Z12
+	VFMADD231PS.BCST 288(CX), Z10, Z13
+	VFMADD231PS.BCST 416(CX), Z10, Z14
+	VFMADD231PS.BCST 544(CX), Z10, Z15
+	VMOVUPS          256(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 36(CX), Z10, Z16
+	VFMADD231PS.BCST 164(CX), Z10, Z17
+	VFMADD231PS.BCST 292(CX), Z10, Z18
+	VFMADD231PS.BCST 420(CX), Z10, Z19
+	VFMADD231PS.BCST 548(CX), Z10, Z20
+	PREFETCHT0       320(AX)(DI*1)
+	VPSLLD           $0x10, 320(AX), Z10
+	VFMADD231PS.BCST 40(CX), Z10, Z11
+	VFMADD231PS.BCST 168(CX), Z10, Z12
+	VFMADD231PS.BCST 296(CX), Z10, Z13
+	VFMADD231PS.BCST 424(CX), Z10, Z14
+	VFMADD231PS.BCST 552(CX), Z10, Z15
+	VMOVUPS          320(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 44(CX), Z10, Z16
+	VFMADD231PS.BCST 172(CX), Z10, Z17
+	VFMADD231PS.BCST 300(CX), Z10, Z18
+	VFMADD231PS.BCST 428(CX), Z10, Z19
+	VFMADD231PS.BCST 556(CX), Z10, Z20
+	PREFETCHT0       384(AX)(DI*1)
+	VPSLLD           $0x10, 384(AX), Z10
+	VFMADD231PS.BCST 48(CX), Z10, Z11
+	VFMADD231PS.BCST 176(CX), Z10, Z12
+	VFMADD231PS.BCST 304(CX), Z10, Z13
+	VFMADD231PS.BCST 432(CX), Z10, Z14
+	VFMADD231PS.BCST 560(CX), Z10, Z15
+	VMOVUPS          384(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 52(CX), Z10, Z16
+	VFMADD231PS.BCST 180(CX), Z10, Z17
+	VFMADD231PS.BCST 308(CX), Z10, Z18
+	VFMADD231PS.BCST 436(CX), Z10, Z19
+	VFMADD231PS.BCST 564(CX), Z10, Z20
+	PREFETCHT0       448(AX)(DI*1)
+	VPSLLD           $0x10, 448(AX), Z10
+	VFMADD231PS.BCST 56(CX), Z10, Z11
+	VFMADD231PS.BCST 184(CX), Z10, Z12
+	VFMADD231PS.BCST 312(CX), Z10, Z13
+	VFMADD231PS.BCST 440(CX), Z10, Z14
+	VFMADD231PS.BCST 568(CX), Z10, Z15
+	VMOVUPS          448(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 60(CX), Z10, Z16
+	VFMADD231PS.BCST 188(CX), Z10, Z17
+	VFMADD231PS.BCST 316(CX), Z10, Z18
+	VFMADD231PS.BCST 444(CX), Z10, Z19
+	VFMADD231PS.BCST 572(CX), Z10, Z20
+	PREFETCHT0       512(AX)(DI*1)
+	VPSLLD           $0x10, 512(AX), Z10
+	VFMADD231PS.BCST 64(CX), Z10, Z11
+	VFMADD231PS.BCST 192(CX), Z10, Z12
+	VFMADD231PS.BCST 320(CX), Z10, Z13
+	VFMADD231PS.BCST 448(CX), Z10, Z14
+	VFMADD231PS.BCST 576(CX), Z10, Z15
+	VMOVUPS          512(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 68(CX), Z10, Z16
+	VFMADD231PS.BCST 196(CX), Z10, Z17
+	VFMADD231PS.BCST 324(CX), Z10, Z18
+	VFMADD231PS.BCST 452(CX), Z10, Z19
+	VFMADD231PS.BCST 580(CX), Z10, Z20
+	PREFETCHT0       576(AX)(DI*1)
+	VPSLLD           $0x10, 576(AX), Z10
+	VFMADD231PS.BCST 72(CX), Z10, Z11
+	VFMADD231PS.BCST 200(CX), Z10, Z12
+	VFMADD231PS.BCST 328(CX), Z10, Z13
+	VFMADD231PS.BCST 456(CX), Z10, Z14
+	VFMADD231PS.BCST 584(CX), Z10, Z15
+	VMOVUPS          576(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 76(CX), Z10, Z16
+	VFMADD231PS.BCST 204(CX), Z10, Z17
+	VFMADD231PS.BCST 332(CX), Z10, Z18
+	VFMADD231PS.BCST 460(CX), Z10, Z19
+	VFMADD231PS.BCST 588(CX), Z10, Z20
+	PREFETCHT0       640(AX)(DI*1)
+	VPSLLD           $0x10, 640(AX), Z10
+	VFMADD231PS.BCST 80(CX), Z10, Z11
+	VFMADD231PS.BCST 208(CX), Z10, Z12
+	VFMADD231PS.BCST 336(CX), Z10, Z13
+	VFMADD231PS.BCST 464(CX), Z10, Z14
+	VFMADD231PS.BCST 592(CX), Z10, Z15
+	VMOVUPS          640(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 84(CX), Z10, Z16
+	VFMADD231PS.BCST 212(CX), Z10, Z17
+	VFMADD231PS.BCST 340(CX), Z10, Z18
+	VFMADD231PS.BCST 468(CX), Z10, Z19
+	VFMADD231PS.BCST 596(CX), Z10, Z20
+	PREFETCHT0       704(AX)(DI*1)
+	VPSLLD           $0x10, 704(AX), Z10
+	VFMADD231PS.BCST 88(CX), Z10, Z11
+	VFMADD231PS.BCST 216(CX), Z10, Z12
+	VFMADD231PS.BCST 344(CX), Z10, Z13
+	VFMADD231PS.BCST 472(CX), Z10, Z14
+	VFMADD231PS.BCST 600(CX), Z10, Z15
+	VMOVUPS          704(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 92(CX), Z10, Z16
+	VFMADD231PS.BCST 220(CX), Z10, Z17
+	VFMADD231PS.BCST 348(CX), Z10, Z18
+	VFMADD231PS.BCST 476(CX), Z10, Z19
+	VFMADD231PS.BCST 604(CX), Z10, Z20
+	PREFETCHT0       768(AX)(DI*1)
+	VPSLLD           $0x10, 768(AX), Z10
+	VFMADD231PS.BCST 96(CX), Z10, Z11
+	VFMADD231PS.BCST 224(CX), Z10, Z12
+	VFMADD231PS.BCST 352(CX), Z10, Z13
+	VFMADD231PS.BCST 480(CX), Z10, Z14
+	VFMADD231PS.BCST 608(CX), Z10, Z15
+	VMOVUPS          768(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 100(CX), Z10, Z16
+	VFMADD231PS.BCST 228(CX), Z10, Z17
+	VFMADD231PS.BCST 356(CX), Z10, Z18
+	VFMADD231PS.BCST 484(CX), Z10, Z19
+	VFMADD231PS.BCST 612(CX), Z10, Z20
+	PREFETCHT0       832(AX)(DI*1)
+	VPSLLD           $0x10, 832(AX), Z10
+	VFMADD231PS.BCST 104(CX), Z10, Z11
+	VFMADD231PS.BCST 232(CX), Z10, Z12
+	VFMADD231PS.BCST 360(CX), Z10, Z13
+	VFMADD231PS.BCST 488(CX), Z10, Z14
+	VFMADD231PS.BCST 616(CX), Z10, Z15
+	VMOVUPS          832(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 108(CX), Z10, Z16
+	VFMADD231PS.BCST 236(CX), Z10, Z17
+	VFMADD231PS.BCST 364(CX), Z10, Z18
+	VFMADD231PS.BCST 492(CX), Z10, Z19
+	VFMADD231PS.BCST 620(CX), Z10, Z20
+	PREFETCHT0       896(AX)(DI*1)
+	VPSLLD           $0x10, 896(AX), Z10
+	VFMADD231PS.BCST 112(CX), Z10, Z11
+	VFMADD231PS.BCST 240(CX), Z10, Z12
+	VFMADD231PS.BCST 368(CX), Z10, Z13
+	VFMADD231PS.BCST 496(CX), Z10, Z14
+	VFMADD231PS.BCST 624(CX), Z10, Z15
+	VMOVUPS          896(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 116(CX), Z10, Z16
+	VFMADD231PS.BCST 244(CX), Z10, Z17
+	VFMADD231PS.BCST 372(CX), Z10, Z18
+	VFMADD231PS.BCST 500(CX), Z10, Z19
+	VFMADD231PS.BCST 628(CX), Z10, Z20
+	PREFETCHT0       960(AX)(DI*1)
+	VPSLLD           $0x10, 960(AX), Z10
+	VFMADD231PS.BCST 120(CX), Z10, Z11
+	VFMADD231PS.BCST 248(CX), Z10, Z12
+	VFMADD231PS.BCST 376(CX), Z10, Z13
+	VFMADD231PS.BCST 504(CX), Z10, Z14
+	VFMADD231PS.BCST 632(CX), Z10, Z15
+	VMOVUPS          960(AX), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 124(CX), Z10, Z16
+	VFMADD231PS.BCST 252(CX), Z10, Z17
+	VFMADD231PS.BCST 380(CX), Z10, Z18
+	VFMADD231PS.BCST 508(CX), Z10, Z19
+	VFMADD231PS.BCST 636(CX), Z10, Z20
+	VADDPS           Z16, Z11, Z11
+	VADDPS           Z11, Z0, Z0
+	VADDPS           Z17, Z12, Z12
+	VADDPS           Z12, Z2, Z2
+	VADDPS           Z18, Z13, Z13
+	VADDPS           Z13, Z4, Z4
+	VADDPS           Z19, Z14, Z14
+	VADDPS           Z14, Z6, Z6
+	VADDPS           Z20, Z15, Z15
+	VADDPS           Z15, Z8, Z8
+	PREFETCHT0       (R8)(DI*1)
+	VPSLLD           $0x10, (R8), Z10
+	VXORPS           Z11, Z11, Z11
+	VFMADD231PS.BCST (CX), Z10, Z11
+	VXORPS           Z12, Z12, Z12
+	VFMADD231PS.BCST 128(CX), Z10, Z12
+	VXORPS           Z13, Z13, Z13
+	VFMADD231PS.BCST 256(CX), Z10, Z13
+	VXORPS           Z14, Z14, Z14
+	VFMADD231PS.BCST 384(CX), Z10, Z14
+	VXORPS           Z15, Z15, Z15
+	VFMADD231PS.BCST 512(CX), Z10, Z15
+	VMOVUPS          (R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VXORPS           Z16, Z16, Z16
+	VFMADD231PS.BCST 4(CX), Z10, Z16
+	VXORPS           Z17, Z17, Z17
+	VFMADD231PS.BCST 132(CX), Z10, Z17
+	VXORPS           Z18, Z18, Z18
+	VFMADD231PS.BCST 260(CX), Z10, Z18
+	VXORPS           Z19, Z19, Z19
+	VFMADD231PS.BCST 388(CX), Z10, Z19
+	VXORPS           Z20, Z20, Z20
+	VFMADD231PS.BCST 516(CX), Z10, Z20
+	PREFETCHT0       64(R8)(DI*1)
+	VPSLLD           $0x10, 64(R8), Z10
+	VFMADD231PS.BCST 8(CX), Z10, Z11
+	VFMADD231PS.BCST 136(CX), Z10, Z12
+	VFMADD231PS.BCST 264(CX), Z10, Z13
+	VFMADD231PS.BCST 392(CX), Z10, Z14
+	VFMADD231PS.BCST 520(CX), Z10, Z15
+	VMOVUPS          64(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 12(CX), Z10, Z16
+	VFMADD231PS.BCST 140(CX), Z10, Z17
+	VFMADD231PS.BCST 268(CX), Z10, Z18
+	VFMADD231PS.BCST 396(CX), Z10, Z19
+	VFMADD231PS.BCST 524(CX), Z10, Z20
+	PREFETCHT0       128(R8)(DI*1)
+	VPSLLD           $0x10, 128(R8), Z10
+	VFMADD231PS.BCST 16(CX), Z10, Z11
+	VFMADD231PS.BCST 144(CX), Z10, Z12
+	VFMADD231PS.BCST 272(CX), Z10, Z13
+	VFMADD231PS.BCST 400(CX), Z10, Z14
+	VFMADD231PS.BCST 528(CX), Z10, Z15
+	VMOVUPS          128(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 20(CX), Z10, Z16
+	VFMADD231PS.BCST 148(CX), Z10, Z17
+	VFMADD231PS.BCST 276(CX), Z10, Z18
+	VFMADD231PS.BCST 404(CX), Z10, Z19
+	VFMADD231PS.BCST 532(CX), Z10, Z20
+	PREFETCHT0       192(R8)(DI*1)
+	VPSLLD           $0x10, 192(R8), Z10
+	VFMADD231PS.BCST 24(CX), Z10, Z11
+	VFMADD231PS.BCST 152(CX), Z10, Z12
+	VFMADD231PS.BCST 280(CX), Z10, Z13
+	VFMADD231PS.BCST 408(CX), Z10, Z14
+	VFMADD231PS.BCST 536(CX), Z10, Z15
+	VMOVUPS          192(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 28(CX), Z10, Z16
+	VFMADD231PS.BCST 156(CX), Z10, Z17
+	VFMADD231PS.BCST 284(CX), Z10, Z18
+	VFMADD231PS.BCST 412(CX), Z10, Z19
+	VFMADD231PS.BCST 540(CX), Z10, Z20
+	PREFETCHT0       256(R8)(DI*1)
+	VPSLLD           $0x10, 256(R8), Z10
+	VFMADD231PS.BCST 32(CX), Z10, Z11
+	VFMADD231PS.BCST 160(CX), Z10, Z12
+	VFMADD231PS.BCST 288(CX), Z10, Z13
+	VFMADD231PS.BCST 416(CX), Z10, Z14
+	VFMADD231PS.BCST 544(CX), Z10, Z15
+	VMOVUPS          256(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 36(CX), Z10, Z16
+	VFMADD231PS.BCST 164(CX), Z10, Z17
+	VFMADD231PS.BCST 292(CX), Z10, Z18
+	VFMADD231PS.BCST 420(CX), Z10, Z19
+	VFMADD231PS.BCST 548(CX), Z10, Z20
+	PREFETCHT0       320(R8)(DI*1)
+	VPSLLD           $0x10, 320(R8), Z10
+	VFMADD231PS.BCST 40(CX), Z10, Z11
+	VFMADD231PS.BCST 168(CX), Z10, Z12
+	VFMADD231PS.BCST 296(CX), Z10, Z13
+	VFMADD231PS.BCST 424(CX), Z10, Z14
+	VFMADD231PS.BCST 552(CX), Z10, Z15
+	VMOVUPS          320(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 44(CX), Z10, Z16
+	VFMADD231PS.BCST 172(CX), Z10, Z17
+	VFMADD231PS.BCST 300(CX), Z10, Z18
+	VFMADD231PS.BCST 428(CX), Z10, Z19
+	VFMADD231PS.BCST 556(CX), Z10, Z20
+	PREFETCHT0       384(R8)(DI*1)
+	VPSLLD           $0x10, 384(R8), Z10
+	VFMADD231PS.BCST 48(CX), Z10, Z11
+	VFMADD231PS.BCST 176(CX), Z10, Z12
+	VFMADD231PS.BCST 304(CX), Z10, Z13
+	VFMADD231PS.BCST 432(CX), Z10, Z14
+	VFMADD231PS.BCST 560(CX), Z10, Z15
+	VMOVUPS          384(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 52(CX), Z10, Z16
+	VFMADD231PS.BCST 180(CX), Z10, Z17
+	VFMADD231PS.BCST 308(CX), Z10, Z18
+	VFMADD231PS.BCST 436(CX), Z10, Z19
+	VFMADD231PS.BCST 564(CX), Z10, Z20
+	PREFETCHT0       448(R8)(DI*1)
+	VPSLLD           $0x10, 448(R8), Z10
+	VFMADD231PS.BCST 56(CX), Z10, Z11
+	VFMADD231PS.BCST 184(CX), Z10, Z12
+	VFMADD231PS.BCST 312(CX), Z10, Z13
+	VFMADD231PS.BCST 440(CX), Z10, Z14
+	VFMADD231PS.BCST 568(CX), Z10, Z15
+	VMOVUPS          448(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 60(CX), Z10, Z16
+	VFMADD231PS.BCST 188(CX), Z10, Z17
+	VFMADD231PS.BCST 316(CX), Z10, Z18
+	VFMADD231PS.BCST 444(CX), Z10, Z19
+	VFMADD231PS.BCST 572(CX), Z10, Z20
+	PREFETCHT0       512(R8)(DI*1)
+	VPSLLD           $0x10, 512(R8), Z10
+	VFMADD231PS.BCST 64(CX), Z10, Z11
+	VFMADD231PS.BCST 192(CX), Z10, Z12
+	VFMADD231PS.BCST 320(CX), Z10, Z13
+	VFMADD231PS.BCST 448(CX), Z10, Z14
+	VFMADD231PS.BCST 576(CX), Z10, Z15
+	VMOVUPS          512(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 68(CX), Z10, Z16
+	VFMADD231PS.BCST 196(CX), Z10, Z17
+	VFMADD231PS.BCST 324(CX), Z10, Z18
+	VFMADD231PS.BCST 452(CX), Z10, Z19
+	VFMADD231PS.BCST 580(CX), Z10, Z20
+	PREFETCHT0       576(R8)(DI*1)
+	VPSLLD           $0x10, 576(R8), Z10
+	VFMADD231PS.BCST 72(CX), Z10, Z11
+	VFMADD231PS.BCST 200(CX), Z10, Z12
+	VFMADD231PS.BCST 328(CX), Z10, Z13
+	VFMADD231PS.BCST 456(CX), Z10, Z14
+	VFMADD231PS.BCST 584(CX), Z10, Z15
+	VMOVUPS          576(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 76(CX), Z10, Z16
+	VFMADD231PS.BCST 204(CX), Z10, Z17
+	VFMADD231PS.BCST 332(CX), Z10, Z18
+	VFMADD231PS.BCST 460(CX), Z10, Z19
+	VFMADD231PS.BCST 588(CX), Z10, Z20
+	PREFETCHT0       640(R8)(DI*1)
+	VPSLLD           $0x10, 640(R8), Z10
+	VFMADD231PS.BCST 80(CX), Z10, Z11
+	VFMADD231PS.BCST 208(CX), Z10, Z12
+	VFMADD231PS.BCST 336(CX), Z10, Z13
+	VFMADD231PS.BCST 464(CX), Z10, Z14
+	VFMADD231PS.BCST 592(CX), Z10, Z15
+	VMOVUPS          640(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 84(CX), Z10, Z16
+	VFMADD231PS.BCST 212(CX), Z10, Z17
+	VFMADD231PS.BCST 340(CX), Z10, Z18
+	VFMADD231PS.BCST 468(CX), Z10, Z19
+	VFMADD231PS.BCST 596(CX), Z10, Z20
+	PREFETCHT0       704(R8)(DI*1)
+	VPSLLD           $0x10, 704(R8), Z10
+	VFMADD231PS.BCST 88(CX), Z10, Z11
+	VFMADD231PS.BCST 216(CX), Z10, Z12
+	VFMADD231PS.BCST 344(CX), Z10, Z13
+	VFMADD231PS.BCST 472(CX), Z10, Z14
+	VFMADD231PS.BCST 600(CX), Z10, Z15
+	VMOVUPS          704(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 92(CX), Z10, Z16
+	VFMADD231PS.BCST 220(CX), Z10, Z17
+	VFMADD231PS.BCST 348(CX), Z10, Z18
+	VFMADD231PS.BCST 476(CX), Z10, Z19
+	VFMADD231PS.BCST 604(CX), Z10, Z20
+	PREFETCHT0       768(R8)(DI*1)
+	VPSLLD           $0x10, 768(R8), Z10
+	VFMADD231PS.BCST 96(CX), Z10, Z11
+	VFMADD231PS.BCST 224(CX), Z10, Z12
+	VFMADD231PS.BCST 352(CX), Z10, Z13
+	VFMADD231PS.BCST 480(CX), Z10, Z14
+	VFMADD231PS.BCST 608(CX), Z10, Z15
+	VMOVUPS          768(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 100(CX), Z10, Z16
+	VFMADD231PS.BCST 228(CX), Z10, Z17
+	VFMADD231PS.BCST 356(CX), Z10, Z18
+	VFMADD231PS.BCST 484(CX), Z10, Z19
+	VFMADD231PS.BCST 612(CX), Z10, Z20
+	PREFETCHT0       832(R8)(DI*1)
+	VPSLLD           $0x10, 832(R8), Z10
+	VFMADD231PS.BCST 104(CX), Z10, Z11
+	VFMADD231PS.BCST 232(CX), Z10, Z12
+	VFMADD231PS.BCST 360(CX), Z10, Z13
+	VFMADD231PS.BCST 488(CX), Z10, Z14
+	VFMADD231PS.BCST 616(CX), Z10, Z15
+	VMOVUPS          832(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 108(CX), Z10, Z16
+	VFMADD231PS.BCST 236(CX), Z10, Z17
+	VFMADD231PS.BCST 364(CX), Z10, Z18
+	VFMADD231PS.BCST 492(CX), Z10, Z19
+	VFMADD231PS.BCST 620(CX), Z10, Z20
+	PREFETCHT0       896(R8)(DI*1)
+	VPSLLD           $0x10, 896(R8), Z10
+	VFMADD231PS.BCST 112(CX), Z10, Z11
+	VFMADD231PS.BCST 240(CX), Z10, Z12
+	VFMADD231PS.BCST 368(CX), Z10, Z13
+	VFMADD231PS.BCST 496(CX), Z10, Z14
+	VFMADD231PS.BCST 624(CX), Z10, Z15
+	VMOVUPS          896(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 116(CX), Z10, Z16
+	VFMADD231PS.BCST 244(CX), Z10, Z17
+	VFMADD231PS.BCST 372(CX), Z10, Z18
+	VFMADD231PS.BCST 500(CX), Z10, Z19
+	VFMADD231PS.BCST 628(CX), Z10, Z20
+	PREFETCHT0       960(R8)(DI*1)
+	VPSLLD           $0x10, 960(R8), Z10
+	VFMADD231PS.BCST 120(CX), Z10, Z11
+	VFMADD231PS.BCST 248(CX), Z10, Z12
+	VFMADD231PS.BCST 376(CX), Z10, Z13
+	VFMADD231PS.BCST 504(CX), Z10, Z14
+	VFMADD231PS.BCST 632(CX), Z10, Z15
+	VMOVUPS          960(R8), Z10
+	VPANDD           highHalf<>+0(SB), Z10, Z10
+	VFMADD231PS.BCST 124(CX), Z10, Z16
+	VFMADD231PS.BCST 252(CX), Z10, Z17
+	VFMADD231PS.BCST 380(CX), Z10, Z18
+	VFMADD231PS.BCST 508(CX), Z10, Z19
+	VFMADD231PS.BCST 636(CX), Z10, Z20
+	VADDPS           Z16, Z11, Z11
+	VADDPS           Z11, Z1, Z1
+	VADDPS           Z17, Z12, Z12
+	VADDPS           Z12, Z3, Z3
+	VADDPS           Z18, Z13, Z13
+	VADDPS           Z13, Z5, Z5
+	VADDPS           Z19, Z14, Z14
+	VADDPS           Z14, Z7, Z7
+	VADDPS           Z20, Z15, Z15
+	VADDPS           Z15, Z9, Z9
+	ADDQ             $0x00000400, AX
+	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000280, CX
+	DECQ             DX
+	JNZ              block
+	LDMXCSR          (SP)
+	VMOVUPS          Z0, (SI)
+	VMOVUPS          Z1, 64(SI)
+	VMOVUPS          Z2, 128(SI)
+	VMOVUPS          Z3, 192(SI)
+	VMOVUPS          Z4, 256(SI)
+	VMOVUPS          Z5, 320(SI)
+	VMOVUPS          Z6, 384(SI)
+	VMOVUPS          Z7, 448(SI)
+	VMOVUPS          Z8, 512(SI)
+	VMOVUPS          Z9, 576(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·bf16Tiled5AVX512(SB), NOSPLIT, $8-48
+	MOVQ    w+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    nb+16(FP), DX
+	MOVQ    size+24(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -42589,7 +48248,7 @@ TEXT ·bf16Tiled5AVX512(SB), NOSPLIT, $8-40
 	VXORPS  Z4, Z4, Z4
 
 block:
-	PREFETCHT0       4096(AX)
+	PREFETCHT0       (AX)(SI*1)
 	VPSLLD           $0x10, (AX), Z5
 	VXORPS           Z6, Z6, Z6
 	VFMADD231PS.BCST (CX), Z5, Z6
@@ -42613,7 +48272,7 @@ block:
 	VFMADD231PS.BCST 388(CX), Z5, Z14
 	VXORPS           Z15, Z15, Z15
 	VFMADD231PS.BCST 516(CX), Z5, Z15
-	PREFETCHT0       4160(AX)
+	PREFETCHT0       64(AX)(SI*1)
 	VPSLLD           $0x10, 64(AX), Z5
 	VFMADD231PS.BCST 8(CX), Z5, Z6
 	VFMADD231PS.BCST 136(CX), Z5, Z7
@@ -42627,7 +48286,7 @@ block:
 	VFMADD231PS.BCST 268(CX), Z5, Z13
 	VFMADD231PS.BCST 396(CX), Z5, Z14
 	VFMADD231PS.BCST 524(CX), Z5, Z15
-	PREFETCHT0       4224(AX)
+	PREFETCHT0       128(AX)(SI*1)
 	VPSLLD           $0x10, 128(AX), Z5
 	VFMADD231PS.BCST 16(CX), Z5, Z6
 	VFMADD231PS.BCST 144(CX), Z5, Z7
@@ -42641,7 +48300,7 @@ block:
 	VFMADD231PS.BCST 276(CX), Z5, Z13
 	VFMADD231PS.BCST 404(CX), Z5, Z14
 	VFMADD231PS.BCST 532(CX), Z5, Z15
-	PREFETCHT0       4288(AX)
+	PREFETCHT0       192(AX)(SI*1)
 	VPSLLD           $0x10, 192(AX), Z5
 	VFMADD231PS.BCST 24(CX), Z5, Z6
 	VFMADD231PS.BCST 152(CX), Z5, Z7
@@ -42655,7 +48314,7 @@ block:
 	VFMADD231PS.BCST 284(CX), Z5, Z13
 	VFMADD231PS.BCST 412(CX), Z5, Z14
 	VFMADD231PS.BCST 540(CX), Z5, Z15
-	PREFETCHT0       4352(AX)
+	PREFETCHT0       256(AX)(SI*1)
 	VPSLLD           $0x10, 256(AX), Z5
 	VFMADD231PS.BCST 32(CX), Z5, Z6
 	VFMADD231PS.BCST 160(CX), Z5, Z7
@@ -42669,7 +48328,7 @@ block:
 	VFMADD231PS.BCST 292(CX), Z5, Z13
 	VFMADD231PS.BCST 420(CX), Z5, Z14
 	VFMADD231PS.BCST 548(CX), Z5, Z15
-	PREFETCHT0       4416(AX)
+	PREFETCHT0       320(AX)(SI*1)
 	VPSLLD           $0x10, 320(AX), Z5
 	VFMADD231PS.BCST 40(CX), Z5, Z6
 	VFMADD231PS.BCST 168(CX), Z5, Z7
@@ -42683,7 +48342,7 @@ block:
 	VFMADD231PS.BCST 300(CX), Z5, Z13
 	VFMADD231PS.BCST 428(CX), Z5, Z14
 	VFMADD231PS.BCST 556(CX), Z5, Z15
-	PREFETCHT0       4480(AX)
+	PREFETCHT0       384(AX)(SI*1)
 	VPSLLD           $0x10, 384(AX), Z5
 	VFMADD231PS.BCST 48(CX), Z5, Z6
 	VFMADD231PS.BCST 176(CX), Z5, Z7
@@ -42697,7 +48356,7 @@ block:
 	VFMADD231PS.BCST 308(CX), Z5, Z13
 	VFMADD231PS.BCST 436(CX), Z5, Z14
 	VFMADD231PS.BCST 564(CX), Z5, Z15
-	PREFETCHT0       4544(AX)
+	PREFETCHT0       448(AX)(SI*1)
 	VPSLLD           $0x10, 448(AX), Z5
 	VFMADD231PS.BCST 56(CX), Z5, Z6
 	VFMADD231PS.BCST 184(CX), Z5, Z7
@@ -42711,7 +48370,7 @@ block:
 	VFMADD231PS.BCST 316(CX), Z5, Z13
 	VFMADD231PS.BCST 444(CX), Z5, Z14
 	VFMADD231PS.BCST 572(CX), Z5, Z15
-	PREFETCHT0       4608(AX)
+	PREFETCHT0       512(AX)(SI*1)
 	VPSLLD           $0x10, 512(AX), Z5
 	VFMADD231PS.BCST 64(CX), Z5, Z6
 	VFMADD231PS.BCST 192(CX), Z5, Z7
@@ -42725,7 +48384,7 @@ block:
 	VFMADD231PS.BCST 324(CX), Z5, Z13
 	VFMADD231PS.BCST 452(CX), Z5, Z14
 	VFMADD231PS.BCST 580(CX), Z5, Z15
-	PREFETCHT0       4672(AX)
+	PREFETCHT0       576(AX)(SI*1)
 	VPSLLD           $0x10, 576(AX), Z5
 	VFMADD231PS.BCST 72(CX), Z5, Z6
 	VFMADD231PS.BCST 200(CX), Z5, Z7
@@ -42739,7 +48398,7 @@ block:
 	VFMADD231PS.BCST 332(CX), Z5, Z13
 	VFMADD231PS.BCST 460(CX), Z5, Z14
 	VFMADD231PS.BCST 588(CX), Z5, Z15
-	PREFETCHT0       4736(AX)
+	PREFETCHT0       640(AX)(SI*1)
 	VPSLLD           $0x10, 640(AX), Z5
 	VFMADD231PS.BCST 80(CX), Z5, Z6
 	VFMADD231PS.BCST 208(CX), Z5, Z7
@@ -42753,7 +48412,7 @@ block:
 	VFMADD231PS.BCST 340(CX), Z5, Z13
 	VFMADD231PS.BCST 468(CX), Z5, Z14
 	VFMADD231PS.BCST 596(CX), Z5, Z15
-	PREFETCHT0       4800(AX)
+	PREFETCHT0       704(AX)(SI*1)
 	VPSLLD           $0x10, 704(AX), Z5
 	VFMADD231PS.BCST 88(CX), Z5, Z6
 	VFMADD231PS.BCST 216(CX), Z5, Z7
@@ -42767,7 +48426,7 @@ block:
 	VFMADD231PS.BCST 348(CX), Z5, Z13
 	VFMADD231PS.BCST 476(CX), Z5, Z14
 	VFMADD231PS.BCST 604(CX), Z5, Z15
-	PREFETCHT0       4864(AX)
+	PREFETCHT0       768(AX)(SI*1)
 	VPSLLD           $0x10, 768(AX), Z5
 	VFMADD231PS.BCST 96(CX), Z5, Z6
 	VFMADD231PS.BCST 224(CX), Z5, Z7
@@ -42781,7 +48440,7 @@ block:
 	VFMADD231PS.BCST 356(CX), Z5, Z13
 	VFMADD231PS.BCST 484(CX), Z5, Z14
 	VFMADD231PS.BCST 612(CX), Z5, Z15
-	PREFETCHT0       4928(AX)
+	PREFETCHT0       832(AX)(SI*1)
 	VPSLLD           $0x10, 832(AX), Z5
 	VFMADD231PS.BCST 104(CX), Z5, Z6
 	VFMADD231PS.BCST 232(CX), Z5, Z7
@@ -42795,7 +48454,7 @@ block:
 	VFMADD231PS.BCST 364(CX), Z5, Z13
 	VFMADD231PS.BCST 492(CX), Z5, Z14
 	VFMADD231PS.BCST 620(CX), Z5, Z15
-	PREFETCHT0       4992(AX)
+	PREFETCHT0       896(AX)(SI*1)
 	VPSLLD           $0x10, 896(AX), Z5
 	VFMADD231PS.BCST 112(CX), Z5, Z6
 	VFMADD231PS.BCST 240(CX), Z5, Z7
@@ -42809,7 +48468,7 @@ block:
 	VFMADD231PS.BCST 372(CX), Z5, Z13
 	VFMADD231PS.BCST 500(CX), Z5, Z14
 	VFMADD231PS.BCST 628(CX), Z5, Z15
-	PREFETCHT0       5056(AX)
+	PREFETCHT0       960(AX)(SI*1)
 	VPSLLD           $0x10, 960(AX), Z5
 	VFMADD231PS.BCST 120(CX), Z5, Z6
 	VFMADD231PS.BCST 248(CX), Z5, Z7
@@ -42846,14 +48505,623 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled6AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled6Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), SI
+	MOVQ    ahead+32(FP), DI
+	STMXCSR (SP)
+	LDMXCSR flushing<>+0(SB)
+	MOVQ    AX, R8
+	ADDQ    BX, R8
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+
+block:
+	PREFETCHT0       (AX)(DI*1)
+	VPSLLD           $0x10, (AX), Z12
+	VXORPS           Z13, Z13, Z13
+	VFMADD231PS.BCST (CX), Z12, Z13
+	VXORPS           Z14, Z14, Z14
+	VFMADD231PS.BCST 128(CX), Z12, Z14
+	VXORPS           Z15, Z15, Z15
+	VFMADD231PS.BCST 256(CX), Z12, Z15
+	VXORPS           Z16, Z16, Z16
+	VFMADD231PS.BCST 384(CX), Z12, Z16
+	VXORPS           Z17, Z17, Z17
+	VFMADD231PS.BCST 512(CX), Z12, Z17
+	VXORPS           Z18, Z18, Z18
+	VFMADD231PS.BCST 640(CX), Z12, Z18
+	VMOVUPS          (AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VXORPS           Z19, Z19, Z19
+	VFMADD231PS.BCST 4(CX), Z12, Z19
+	VXORPS           Z20, Z20, Z20
+	VFMADD231PS.BCST 132(CX), Z12, Z20
+	VXORPS           Z21, Z21, Z21
+	VFMADD231PS.BCST 260(CX), Z12, Z21
+	VXORPS           Z22, Z22, Z22
+	VFMADD231PS.BCST 388(CX), Z12, Z22
+	VXORPS           Z23, Z23, Z23
+	VFMADD231PS.BCST 516(CX), Z12, Z23
+	VXORPS           Z24, Z24, Z24
+	VFMADD231PS.BCST 644(CX), Z12, Z24
+	PREFETCHT0       64(AX)(DI*1)
+	VPSLLD           $0x10, 64(AX), Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z13
+	VFMADD231PS.BCST 136(CX), Z12, Z14
+	VFMADD231PS.BCST 264(CX), Z12, Z15
+	VFMADD231PS.BCST 392(CX), Z12, Z16
+	VFMADD231PS.BCST 520(CX), Z12, Z17
+	VFMADD231PS.BCST 648(CX), Z12, Z18
+	VMOVUPS          64(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 12(CX), Z12, Z19
+	VFMADD231PS.BCST 140(CX), Z12, Z20
+	VFMADD231PS.BCST 268(CX), Z12, Z21
+	VFMADD231PS.BCST 396(CX), Z12, Z22
+	VFMADD231PS.BCST 524(CX), Z12, Z23
+	VFMADD231PS.BCST 652(CX), Z12, Z24
+	PREFETCHT0       128(AX)(DI*1)
+	VPSLLD           $0x10, 128(AX), Z12
+	VFMADD231PS.BCST 16(CX), Z12, Z13
+	VFMADD231PS.BCST 144(CX), Z12, Z14
+	VFMADD231PS.BCST 272(CX), Z12, Z15
+	VFMADD231PS.BCST 400(CX), Z12, Z16
+	VFMADD231PS.BCST 528(CX), Z12, Z17
+	VFMADD231PS.BCST 656(CX), Z12, Z18
+	VMOVUPS          128(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 20(CX), Z12, Z19
+	VFMADD231PS.BCST 148(CX), Z12, Z20
+	VFMADD231PS.BCST 276(CX), Z12, Z21
+	VFMADD231PS.BCST 404(CX), Z12, Z22
+	VFMADD231PS.BCST 532(CX), Z12, Z23
+	VFMADD231PS.BCST 660(CX), Z12, Z24
+	PREFETCHT0       192(AX)(DI*1)
+	VPSLLD           $0x10, 192(AX), Z12
+	VFMADD231PS.BCST 24(CX), Z12, Z13
+	VFMADD231PS.BCST 152(CX), Z12, Z14
+	VFMADD231PS.BCST 280(CX), Z12, Z15
+	VFMADD231PS.BCST 408(CX), Z12, Z16
+	VFMADD231PS.BCST 536(CX), Z12, Z17
+	VFMADD231PS.BCST 664(CX), Z12, Z18
+	VMOVUPS          192(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 28(CX), Z12, Z19
+	VFMADD231PS.BCST 156(CX), Z12, Z20
+	VFMADD231PS.BCST 284(CX), Z12, Z21
+	VFMADD231PS.BCST 412(CX), Z12, Z22
+	VFMADD231PS.BCST 540(CX), Z12, Z23
+	VFMADD231PS.BCST 668(CX), Z12, Z24
+	PREFETCHT0       256(AX)(DI*1)
+	VPSLLD           $0x10, 256(AX), Z12
+	VFMADD231PS.BCST 32(CX), Z12, Z13
+	VFMADD231PS.BCST 160(CX), Z12, Z14
+	VFMADD231PS.BCST 288(CX), Z12, Z15
+	VFMADD231PS.BCST 416(CX), Z12, Z16
+	VFMADD231PS.BCST 544(CX), Z12, Z17
+	VFMADD231PS.BCST 672(CX), Z12, Z18
+	VMOVUPS          256(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 36(CX), Z12, Z19
+	VFMADD231PS.BCST 164(CX), Z12, Z20
+	VFMADD231PS.BCST 292(CX), Z12, Z21
+	VFMADD231PS.BCST 420(CX), Z12, Z22
+	VFMADD231PS.BCST 548(CX), Z12, Z23
+	VFMADD231PS.BCST 676(CX), Z12, Z24
+	PREFETCHT0       320(AX)(DI*1)
+	VPSLLD           $0x10, 320(AX), Z12
+	VFMADD231PS.BCST 40(CX), Z12, Z13
+	VFMADD231PS.BCST 168(CX), Z12, Z14
+	VFMADD231PS.BCST 296(CX), Z12, Z15
+	VFMADD231PS.BCST 424(CX), Z12, Z16
+	VFMADD231PS.BCST 552(CX), Z12, Z17
+	VFMADD231PS.BCST 680(CX), Z12, Z18
+	VMOVUPS          320(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 44(CX), Z12, Z19
+	VFMADD231PS.BCST 172(CX), Z12, Z20
+	VFMADD231PS.BCST 300(CX), Z12, Z21
+	VFMADD231PS.BCST 428(CX), Z12, Z22
+	VFMADD231PS.BCST 556(CX), Z12, Z23
+	VFMADD231PS.BCST 684(CX), Z12, Z24
+	PREFETCHT0       384(AX)(DI*1)
+	VPSLLD           $0x10, 384(AX), Z12
+	VFMADD231PS.BCST 48(CX), Z12, Z13
+	VFMADD231PS.BCST 176(CX), Z12, Z14
+	VFMADD231PS.BCST 304(CX), Z12, Z15
+	VFMADD231PS.BCST 432(CX), Z12, Z16
+	VFMADD231PS.BCST 560(CX), Z12, Z17
+	VFMADD231PS.BCST 688(CX), Z12, Z18
+	VMOVUPS          384(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 52(CX), Z12, Z19
+	VFMADD231PS.BCST 180(CX), Z12, Z20
+	VFMADD231PS.BCST 308(CX), Z12, Z21
+	VFMADD231PS.BCST 436(CX), Z12, Z22
+	VFMADD231PS.BCST 564(CX), Z12, Z23
+	VFMADD231PS.BCST 692(CX), Z12, Z24
+	PREFETCHT0       448(AX)(DI*1)
+	VPSLLD           $0x10, 448(AX), Z12
+	VFMADD231PS.BCST 56(CX), Z12, Z13
+	VFMADD231PS.BCST 184(CX), Z12, Z14
+	VFMADD231PS.BCST 312(CX), Z12, Z15
+	VFMADD231PS.BCST 440(CX), Z12, Z16
+	VFMADD231PS.BCST 568(CX), Z12, Z17
+	VFMADD231PS.BCST 696(CX), Z12, Z18
+	VMOVUPS          448(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 60(CX), Z12, Z19
+	VFMADD231PS.BCST 188(CX), Z12, Z20
+	VFMADD231PS.BCST 316(CX), Z12, Z21
+	VFMADD231PS.BCST 444(CX), Z12, Z22
+	VFMADD231PS.BCST 572(CX), Z12, Z23
+	VFMADD231PS.BCST 700(CX), Z12, Z24
+	PREFETCHT0       512(AX)(DI*1)
+	VPSLLD           $0x10, 512(AX), Z12
+	VFMADD231PS.BCST 64(CX), Z12, Z13
+	VFMADD231PS.BCST 192(CX), Z12, Z14
+	VFMADD231PS.BCST 320(CX), Z12, Z15
+	VFMADD231PS.BCST 448(CX), Z12, Z16
+	VFMADD231PS.BCST 576(CX), Z12, Z17
+	VFMADD231PS.BCST 704(CX), Z12, Z18
+	VMOVUPS          512(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 68(CX), Z12, Z19
+	VFMADD231PS.BCST 196(CX), Z12, Z20
+	VFMADD231PS.BCST 324(CX), Z12, Z21
+	VFMADD231PS.BCST 452(CX), Z12, Z22
+	VFMADD231PS.BCST 580(CX), Z12, Z23
+	VFMADD231PS.BCST 708(CX), Z12, Z24
+	PREFETCHT0       576(AX)(DI*1)
+	VPSLLD           $0x10, 576(AX), Z12
+	VFMADD231PS.BCST 72(CX), Z12, Z13
+	VFMADD231PS.BCST 200(CX), Z12, Z14
+	VFMADD231PS.BCST 328(CX), Z12, Z15
+	VFMADD231PS.BCST 456(CX), Z12, Z16
+	VFMADD231PS.BCST 584(CX), Z12, Z17
+	VFMADD231PS.BCST 712(CX), Z12, Z18
+	VMOVUPS          576(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 76(CX), Z12, Z19
+	VFMADD231PS.BCST 204(CX), Z12, Z20
+	VFMADD231PS.BCST 332(CX), Z12, Z21
+	VFMADD231PS.BCST 460(CX), Z12, Z22
+	VFMADD231PS.BCST 588(CX), Z12, Z23
+	VFMADD231PS.BCST 716(CX), Z12, Z24
+	PREFETCHT0       640(AX)(DI*1)
+	VPSLLD           $0x10, 640(AX), Z12
+	VFMADD231PS.BCST 80(CX), Z12, Z13
+	VFMADD231PS.BCST 208(CX), Z12, Z14
+	VFMADD231PS.BCST 336(CX), Z12, Z15
+	VFMADD231PS.BCST 464(CX), Z12, Z16
+	VFMADD231PS.BCST 592(CX), Z12, Z17
+	VFMADD231PS.BCST 720(CX), Z12, Z18
+	VMOVUPS          640(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 84(CX), Z12, Z19
+	VFMADD231PS.BCST 212(CX), Z12, Z20
+	VFMADD231PS.BCST 340(CX), Z12, Z21
+	VFMADD231PS.BCST 468(CX), Z12, Z22
+	VFMADD231PS.BCST 596(CX), Z12, Z23
+	VFMADD231PS.BCST 724(CX), Z12, Z24
+	PREFETCHT0       704(AX)(DI*1)
+	VPSLLD           $0x10, 704(AX), Z12
+	VFMADD231PS.BCST 88(CX), Z12, Z13
+	VFMADD231PS.BCST 216(CX), Z12, Z14
+	VFMADD231PS.BCST 344(CX), Z12, Z15
+	VFMADD231PS.BCST 472(CX), Z12, Z16
+	VFMADD231PS.BCST 600(CX), Z12, Z17
+	VFMADD231PS.BCST 728(CX), Z12, Z18
+	VMOVUPS          704(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 92(CX), Z12, Z19
+	VFMADD231PS.BCST 220(CX), Z12, Z20
+	VFMADD231PS.BCST 348(CX), Z12, Z21
+	VFMADD231PS.BCST 476(CX), Z12, Z22
+	VFMADD231PS.BCST 604(CX), Z12, Z23
+	VFMADD231PS.BCST 732(CX), Z12, Z24
+	PREFETCHT0       768(AX)(DI*1)
+	VPSLLD           $0x10, 768(AX), Z12
+	VFMADD231PS.BCST 96(CX), Z12, Z13
+	VFMADD231PS.BCST 224(CX), Z12, Z14
+	VFMADD231PS.BCST 352(CX), Z12, Z15
+	VFMADD231PS.BCST 480(CX), Z12, Z16
+	VFMADD231PS.BCST 608(CX), Z12, Z17
+	VFMADD231PS.BCST 736(CX), Z12, Z18
+	VMOVUPS          768(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 100(CX), Z12, Z19
+	VFMADD231PS.BCST 228(CX), Z12, Z20
+	VFMADD231PS.BCST 356(CX), Z12, Z21
+	VFMADD231PS.BCST 484(CX), Z12, Z22
+	VFMADD231PS.BCST 612(CX), Z12, Z23
+	VFMADD231PS.BCST 740(CX), Z12, Z24
+	PREFETCHT0       832(AX)(DI*1)
+	VPSLLD           $0x10, 832(AX), Z12
+	VFMADD231PS.BCST 104(CX), Z12, Z13
+	VFMADD231PS.BCST 232(CX), Z12, Z14
+	VFMADD231PS.BCST 360(CX), Z12, Z15
+	VFMADD231PS.BCST 488(CX), Z12, Z16
+	VFMADD231PS.BCST 616(CX), Z12, Z17
+	VFMADD231PS.BCST 744(CX), Z12, Z18
+	VMOVUPS          832(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 108(CX), Z12, Z19
+	VFMADD231PS.BCST 236(CX), Z12, Z20
+	VFMADD231PS.BCST 364(CX), Z12, Z21
+	VFMADD231PS.BCST 492(CX), Z12, Z22
+	VFMADD231PS.BCST 620(CX), Z12, Z23
+	VFMADD231PS.BCST 748(CX), Z12, Z24
+	PREFETCHT0       896(AX)(DI*1)
+	VPSLLD           $0x10, 896(AX), Z12
+	VFMADD231PS.BCST 112(CX), Z12, Z13
+	VFMADD231PS.BCST 240(CX), Z12, Z14
+	VFMADD231PS.BCST 368(CX), Z12, Z15
+	VFMADD231PS.BCST 496(CX), Z12, Z16
+	VFMADD231PS.BCST 624(CX), Z12, Z17
+	VFMADD231PS.BCST 752(CX), Z12, Z18
+	VMOVUPS          896(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 116(CX), Z12, Z19
+	VFMADD231PS.BCST 244(CX), Z12, Z20
+	VFMADD231PS.BCST 372(CX), Z12, Z21
+	VFMADD231PS.BCST 500(CX), Z12, Z22
+	VFMADD231PS.BCST 628(CX), Z12, Z23
+	VFMADD231PS.BCST 756(CX), Z12, Z24
+	PREFETCHT0       960(AX)(DI*1)
+	VPSLLD           $0x10, 960(AX), Z12
+	VFMADD231PS.BCST 120(CX), Z12, Z13
+	VFMADD231PS.BCST 248(CX), Z12, Z14
+	VFMADD231PS.BCST 376(CX), Z12, Z15
+	VFMADD231PS.BCST 504(CX), Z12, Z16
+	VFMADD231PS.BCST 632(CX), Z12, Z17
+	VFMADD231PS.BCST 760(CX), Z12, Z18
+	VMOVUPS          960(AX), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 124(CX), Z12, Z19
+	VFMADD231PS.BCST 252(CX), Z12, Z20
+	VFMADD231PS.BCST 380(CX), Z12, Z21
+	VFMADD231PS.BCST 508(CX), Z12, Z22
+	VFMADD231PS.BCST 636(CX), Z12, Z23
+	VFMADD231PS.BCST 764(CX), Z12, Z24
+	VADDPS           Z19, Z13, Z13
+	VADDPS           Z13, Z0, Z0
+	VADDPS           Z20, Z14, Z14
+	VADDPS           Z14, Z2, Z2
+	VADDPS           Z21, Z15, Z15
+	VADDPS           Z15, Z4, Z4
+	VADDPS           Z22, Z16, Z16
+	VADDPS           Z16, Z6, Z6
+	VADDPS           Z23, Z17, Z17
+	VADDPS           Z17, Z8, Z8
+	VADDPS           Z24, Z18, Z18
+	VADDPS           Z18, Z10, Z10
+	PREFETCHT0       (R8)(DI*1)
+	VPSLLD           $0x10, (R8), Z12
+	VXORPS           Z13, Z13, Z13
+	VFMADD231PS.BCST (CX), Z12, Z13
+	VXORPS           Z14, Z14, Z14
+	VFMADD231PS.BCST 128(CX), Z12, Z14
+	VXORPS           Z15, Z15, Z15
+	VFMADD231PS.BCST 256(CX), Z12, Z15
+	VXORPS           Z16, Z16, Z16
+	VFMADD231PS.BCST 384(CX), Z12, Z16
+	VXORPS           Z17, Z17, Z17
+	VFMADD231PS.BCST 512(CX), Z12, Z17
+	VXORPS           Z18, Z18, Z18
+	VFMADD231PS.BCST 640(CX), Z12, Z18
+	VMOVUPS          (R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VXORPS           Z19, Z19, Z19
+	VFMADD231PS.BCST 4(CX), Z12, Z19
+	VXORPS           Z20, Z20, Z20
+	VFMADD231PS.BCST 132(CX), Z12, Z20
+	VXORPS           Z21, Z21, Z21
+	VFMADD231PS.BCST 260(CX), Z12, Z21
+	VXORPS           Z22, Z22, Z22
+	VFMADD231PS.BCST 388(CX), Z12, Z22
+	VXORPS           Z23, Z23, Z23
+	VFMADD231PS.BCST 516(CX), Z12, Z23
+	VXORPS           Z24, Z24, Z24
+	VFMADD231PS.BCST 644(CX), Z12, Z24
+	PREFETCHT0       64(R8)(DI*1)
+	VPSLLD           $0x10, 64(R8), Z12
+	VFMADD231PS.BCST 8(CX), Z12, Z13
+	VFMADD231PS.BCST 136(CX), Z12, Z14
+	VFMADD231PS.BCST 264(CX), Z12, Z15
+	VFMADD231PS.BCST 392(CX), Z12, Z16
+	VFMADD231PS.BCST 520(CX), Z12, Z17
+	VFMADD231PS.BCST 648(CX), Z12, Z18
+	VMOVUPS          64(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 12(CX), Z12, Z19
+	VFMADD231PS.BCST 140(CX), Z12, Z20
+	VFMADD231PS.BCST 268(CX), Z12, Z21
+	VFMADD231PS.BCST 396(CX), Z12, Z22
+	VFMADD231PS.BCST 524(CX), Z12, Z23
+	VFMADD231PS.BCST 652(CX), Z12, Z24
+	PREFETCHT0       128(R8)(DI*1)
+	VPSLLD           $0x10, 128(R8), Z12
+	VFMADD231PS.BCST 16(CX), Z12, Z13
+	VFMADD231PS.BCST 144(CX), Z12, Z14
+	VFMADD231PS.BCST 272(CX), Z12, Z15
+	VFMADD231PS.BCST 400(CX), Z12, Z16
+	VFMADD231PS.BCST 528(CX), Z12, Z17
+	VFMADD231PS.BCST 656(CX), Z12, Z18
+	VMOVUPS          128(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 20(CX), Z12, Z19
+	VFMADD231PS.BCST 148(CX), Z12, Z20
+	VFMADD231PS.BCST 276(CX), Z12, Z21
+	VFMADD231PS.BCST 404(CX), Z12, Z22
+	VFMADD231PS.BCST 532(CX), Z12, Z23
+	VFMADD231PS.BCST 660(CX), Z12, Z24
+	PREFETCHT0       192(R8)(DI*1)
+	VPSLLD           $0x10, 192(R8), Z12
+	VFMADD231PS.BCST 24(CX), Z12, Z13
+	VFMADD231PS.BCST 152(CX), Z12, Z14
+	VFMADD231PS.BCST 280(CX), Z12, Z15
+	VFMADD231PS.BCST 408(CX), Z12, Z16
+	VFMADD231PS.BCST 536(CX), Z12, Z17
+	VFMADD231PS.BCST 664(CX), Z12, Z18
+	VMOVUPS          192(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 28(CX), Z12, Z19
+	VFMADD231PS.BCST 156(CX), Z12, Z20
+	VFMADD231PS.BCST 284(CX), Z12, Z21
+	VFMADD231PS.BCST 412(CX), Z12, Z22
+	VFMADD231PS.BCST 540(CX), Z12, Z23
+	VFMADD231PS.BCST 668(CX), Z12, Z24
+	PREFETCHT0       256(R8)(DI*1)
+	VPSLLD           $0x10, 256(R8), Z12
+	VFMADD231PS.BCST 32(CX), Z12, Z13
+	VFMADD231PS.BCST 160(CX), Z12, Z14
+	VFMADD231PS.BCST 288(CX), Z12, Z15
+	VFMADD231PS.BCST 416(CX), Z12, Z16
+	VFMADD231PS.BCST 544(CX), Z12, Z17
+	VFMADD231PS.BCST 672(CX), Z12, Z18
+	VMOVUPS          256(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 36(CX), Z12, Z19
+	VFMADD231PS.BCST 164(CX), Z12, Z20
+	VFMADD231PS.BCST 292(CX), Z12, Z21
+	VFMADD231PS.BCST 420(CX), Z12, Z22
+	VFMADD231PS.BCST 548(CX), Z12, Z23
+	VFMADD231PS.BCST 676(CX), Z12, Z24
+	PREFETCHT0       320(R8)(DI*1)
+	VPSLLD           $0x10, 320(R8), Z12
+	VFMADD231PS.BCST 40(CX), Z12, Z13
+	VFMADD231PS.BCST 168(CX), Z12, Z14
+	VFMADD231PS.BCST 296(CX), Z12, Z15
+	VFMADD231PS.BCST 424(CX), Z12, Z16
+	VFMADD231PS.BCST 552(CX), Z12, Z17
+	VFMADD231PS.BCST 680(CX), Z12, Z18
+	VMOVUPS          320(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 44(CX), Z12, Z19
+	VFMADD231PS.BCST 172(CX), Z12, Z20
+	VFMADD231PS.BCST 300(CX), Z12, Z21
+	VFMADD231PS.BCST 428(CX), Z12, Z22
+	VFMADD231PS.BCST 556(CX), Z12, Z23
+	VFMADD231PS.BCST 684(CX), Z12, Z24
+	PREFETCHT0       384(R8)(DI*1)
+	VPSLLD           $0x10, 384(R8), Z12
+	VFMADD231PS.BCST 48(CX), Z12, Z13
+	VFMADD231PS.BCST 176(CX), Z12, Z14
+	VFMADD231PS.BCST 304(CX), Z12, Z15
+	VFMADD231PS.BCST 432(CX), Z12, Z16
+	VFMADD231PS.BCST 560(CX), Z12, Z17
+	VFMADD231PS.BCST 688(CX), Z12, Z18
+	VMOVUPS          384(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 52(CX), Z12, Z19
+	VFMADD231PS.BCST 180(CX), Z12, Z20
+	VFMADD231PS.BCST 308(CX), Z12, Z21
+	VFMADD231PS.BCST 436(CX), Z12, Z22
+	VFMADD231PS.BCST 564(CX), Z12, Z23
+	VFMADD231PS.BCST 692(CX), Z12, Z24
+	PREFETCHT0       448(R8)(DI*1)
+	VPSLLD           $0x10, 448(R8), Z12
+	VFMADD231PS.BCST 56(CX), Z12, Z13
+	VFMADD231PS.BCST 184(CX), Z12, Z14
+	VFMADD231PS.BCST 312(CX), Z12, Z15
+	VFMADD231PS.BCST 440(CX), Z12, Z16
+	VFMADD231PS.BCST 568(CX), Z12, Z17
+	VFMADD231PS.BCST 696(CX), Z12, Z18
+	VMOVUPS          448(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 60(CX), Z12, Z19
+	VFMADD231PS.BCST 188(CX), Z12, Z20
+	VFMADD231PS.BCST 316(CX), Z12, Z21
+	VFMADD231PS.BCST 444(CX), Z12, Z22
+	VFMADD231PS.BCST 572(CX), Z12, Z23
+	VFMADD231PS.BCST 700(CX), Z12, Z24
+	PREFETCHT0       512(R8)(DI*1)
+	VPSLLD           $0x10, 512(R8), Z12
+	VFMADD231PS.BCST 64(CX), Z12, Z13
+	VFMADD231PS.BCST 192(CX), Z12, Z14
+	VFMADD231PS.BCST 320(CX), Z12, Z15
+	VFMADD231PS.BCST 448(CX), Z12, Z16
+	VFMADD231PS.BCST 576(CX), Z12, Z17
+	VFMADD231PS.BCST 704(CX), Z12, Z18
+	VMOVUPS          512(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 68(CX), Z12, Z19
+	VFMADD231PS.BCST 196(CX), Z12, Z20
+	VFMADD231PS.BCST 324(CX), Z12, Z21
+	VFMADD231PS.BCST 452(CX), Z12, Z22
+	VFMADD231PS.BCST 580(CX), Z12, Z23
+	VFMADD231PS.BCST 708(CX), Z12, Z24
+	PREFETCHT0       576(R8)(DI*1)
+	VPSLLD           $0x10, 576(R8), Z12
+	VFMADD231PS.BCST 72(CX), Z12, Z13
+	VFMADD231PS.BCST 200(CX), Z12, Z14
+	VFMADD231PS.BCST 328(CX), Z12, Z15
+	VFMADD231PS.BCST 456(CX), Z12, Z16
+	VFMADD231PS.BCST 584(CX), Z12, Z17
+	VFMADD231PS.BCST 712(CX), Z12, Z18
+	VMOVUPS          576(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 76(CX), Z12, Z19
+	VFMADD231PS.BCST 204(CX), Z12, Z20
+	VFMADD231PS.BCST 332(CX), Z12, Z21
+	VFMADD231PS.BCST 460(CX), Z12, Z22
+	VFMADD231PS.BCST 588(CX), Z12, Z23
+	VFMADD231PS.BCST 716(CX), Z12, Z24
+	PREFETCHT0       640(R8)(DI*1)
+	VPSLLD           $0x10, 640(R8), Z12
+	VFMADD231PS.BCST 80(CX), Z12, Z13
+	VFMADD231PS.BCST 208(CX), Z12, Z14
+	VFMADD231PS.BCST 336(CX), Z12, Z15
+	VFMADD231PS.BCST 464(CX), Z12, Z16
+	VFMADD231PS.BCST 592(CX), Z12, Z17
+	VFMADD231PS.BCST 720(CX), Z12, Z18
+	VMOVUPS          640(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 84(CX), Z12, Z19
+	VFMADD231PS.BCST 212(CX), Z12, Z20
+	VFMADD231PS.BCST 340(CX), Z12, Z21
+	VFMADD231PS.BCST 468(CX), Z12, Z22
+	VFMADD231PS.BCST 596(CX), Z12, Z23
+	VFMADD231PS.BCST 724(CX), Z12, Z24
+	PREFETCHT0       704(R8)(DI*1)
+	VPSLLD           $0x10, 704(R8), Z12
+	VFMADD231PS.BCST 88(CX), Z12, Z13
+	VFMADD231PS.BCST 216(CX), Z12, Z14
+	VFMADD231PS.BCST 344(CX), Z12, Z15
+	VFMADD231PS.BCST 472(CX), Z12, Z16
+	VFMADD231PS.BCST 600(CX), Z12, Z17
+	VFMADD231PS.BCST 728(CX), Z12, Z18
+	VMOVUPS          704(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 92(CX), Z12, Z19
+	VFMADD231PS.BCST 220(CX), Z12, Z20
+	VFMADD231PS.BCST 348(CX), Z12, Z21
+	VFMADD231PS.BCST 476(CX), Z12, Z22
+	VFMADD231PS.BCST 604(CX), Z12, Z23
+	VFMADD231PS.BCST 732(CX), Z12, Z24
+	PREFETCHT0       768(R8)(DI*1)
+	VPSLLD           $0x10, 768(R8), Z12
+	VFMADD231PS.BCST 96(CX), Z12, Z13
+	VFMADD231PS.BCST 224(CX), Z12, Z14
+	VFMADD231PS.BCST 352(CX), Z12, Z15
+	VFMADD231PS.BCST 480(CX), Z12, Z16
+	VFMADD231PS.BCST 608(CX), Z12, Z17
+	VFMADD231PS.BCST 736(CX), Z12, Z18
+	VMOVUPS          768(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 100(CX), Z12, Z19
+	VFMADD231PS.BCST 228(CX), Z12, Z20
+	VFMADD231PS.BCST 356(CX), Z12, Z21
+	VFMADD231PS.BCST 484(CX), Z12, Z22
+	VFMADD231PS.BCST 612(CX), Z12, Z23
+	VFMADD231PS.BCST 740(CX), Z12, Z24
+	PREFETCHT0       832(R8)(DI*1)
+	VPSLLD           $0x10, 832(R8), Z12
+	VFMADD231PS.BCST 104(CX), Z12, Z13
+	VFMADD231PS.BCST 232(CX), Z12, Z14
+	VFMADD231PS.BCST 360(CX), Z12, Z15
+	VFMADD231PS.BCST 488(CX), Z12, Z16
+	VFMADD231PS.BCST 616(CX), Z12, Z17
+	VFMADD231PS.BCST 744(CX), Z12, Z18
+	VMOVUPS          832(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 108(CX), Z12, Z19
+	VFMADD231PS.BCST 236(CX), Z12, Z20
+	VFMADD231PS.BCST 364(CX), Z12, Z21
+	VFMADD231PS.BCST 492(CX), Z12, Z22
+	VFMADD231PS.BCST 620(CX), Z12, Z23
+	VFMADD231PS.BCST 748(CX), Z12, Z24
+	PREFETCHT0       896(R8)(DI*1)
+	VPSLLD           $0x10, 896(R8), Z12
+	VFMADD231PS.BCST 112(CX), Z12, Z13
+	VFMADD231PS.BCST 240(CX), Z12, Z14
+	VFMADD231PS.BCST 368(CX), Z12, Z15
+	VFMADD231PS.BCST 496(CX), Z12, Z16
+	VFMADD231PS.BCST 624(CX), Z12, Z17
+	VFMADD231PS.BCST 752(CX), Z12, Z18
+	VMOVUPS          896(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 116(CX), Z12, Z19
+	VFMADD231PS.BCST 244(CX), Z12, Z20
+	VFMADD231PS.BCST 372(CX), Z12, Z21
+	VFMADD231PS.BCST 500(CX), Z12, Z22
+	VFMADD231PS.BCST 628(CX), Z12, Z23
+	VFMADD231PS.BCST 756(CX), Z12, Z24
+	PREFETCHT0       960(R8)(DI*1)
+	VPSLLD           $0x10, 960(R8), Z12
+	VFMADD231PS.BCST 120(CX), Z12, Z13
+	VFMADD231PS.BCST 248(CX), Z12, Z14
+	VFMADD231PS.BCST 376(CX), Z12, Z15
+	VFMADD231PS.BCST 504(CX), Z12, Z16
+	VFMADD231PS.BCST 632(CX), Z12, Z17
+	VFMADD231PS.BCST 760(CX), Z12, Z18
+	VMOVUPS          960(R8), Z12
+	VPANDD           highHalf<>+0(SB), Z12, Z12
+	VFMADD231PS.BCST 124(CX), Z12, Z19
+	VFMADD231PS.BCST 252(CX), Z12, Z20
+	VFMADD231PS.BCST 380(CX), Z12, Z21
+	VFMADD231PS.BCST 508(CX), Z12, Z22
+	VFMADD231PS.BCST 636(CX), Z12, Z23
+	VFMADD231PS.BCST 764(CX), Z12, Z24
+	VADDPS           Z19, Z13, Z13
+	VADDPS           Z13, Z1, Z1
+	VADDPS           Z20, Z14, Z14
+	VADDPS           Z14, Z3, Z3
+	VADDPS           Z21, Z15, Z15
+	VADDPS           Z15, Z5, Z5
+	VADDPS           Z22, Z16, Z16
+	VADDPS           Z16, Z7, Z7
+	VADDPS           Z23, Z17, Z17
+	VADDPS           Z17, Z9, Z9
+	VADDPS           Z24, Z18, Z18
+	VADDPS           Z18, Z11, Z11
+	ADDQ             $0x00000400, AX
+	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000300, CX
+	DECQ             DX
+	JNZ              block
+	LDMXCSR          (SP)
+	VMOVUPS          Z0, (SI)
+	VMOVUPS          Z1, 64(SI)
+	VMOVUPS          Z2, 128(SI)
+	VMOVUPS          Z3, 192(SI)
+	VMOVUPS          Z4, 256(SI)
+	VMOVUPS          Z5, 320(SI)
+	VMOVUPS          Z6, 384(SI)
+	VMOVUPS          Z7, 448(SI)
+	VMOVUPS          Z8, 512(SI)
+	VMOVUPS          Z9, 576(SI)
+	VMOVUPS          Z10, 640(SI)
+	VMOVUPS          Z11, 704(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
+TEXT ·bf16Tiled6AVX512(SB), NOSPLIT, $8-48
+	MOVQ    w+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    nb+16(FP), DX
+	MOVQ    size+24(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -42864,7 +49132,7 @@ TEXT ·bf16Tiled6AVX512(SB), NOSPLIT, $8-40
 	VXORPS  Z5, Z5, Z5
 
 block:
-	PREFETCHT0       4096(AX)
+	PREFETCHT0       (AX)(SI*1)
 	VPSLLD           $0x10, (AX), Z6
 	VXORPS           Z7, Z7, Z7
 	VFMADD231PS.BCST (CX), Z6, Z7
@@ -42892,7 +49160,7 @@ block:
 	VFMADD231PS.BCST 516(CX), Z6, Z17
 	VXORPS           Z18, Z18, Z18
 	VFMADD231PS.BCST 644(CX), Z6, Z18
-	PREFETCHT0       4160(AX)
+	PREFETCHT0       64(AX)(SI*1)
 	VPSLLD           $0x10, 64(AX), Z6
 	VFMADD231PS.BCST 8(CX), Z6, Z7
 	VFMADD231PS.BCST 136(CX), Z6, Z8
@@ -42908,7 +49176,7 @@ block:
 	VFMADD231PS.BCST 396(CX), Z6, Z16
 	VFMADD231PS.BCST 524(CX), Z6, Z17
 	VFMADD231PS.BCST 652(CX), Z6, Z18
-	PREFETCHT0       4224(AX)
+	PREFETCHT0       128(AX)(SI*1)
 	VPSLLD           $0x10, 128(AX), Z6
 	VFMADD231PS.BCST 16(CX), Z6, Z7
 	VFMADD231PS.BCST 144(CX), Z6, Z8
@@ -42924,7 +49192,7 @@ block:
 	VFMADD231PS.BCST 404(CX), Z6, Z16
 	VFMADD231PS.BCST 532(CX), Z6, Z17
 	VFMADD231PS.BCST 660(CX), Z6, Z18
-	PREFETCHT0       4288(AX)
+	PREFETCHT0       192(AX)(SI*1)
 	VPSLLD           $0x10, 192(AX), Z6
 	VFMADD231PS.BCST 24(CX), Z6, Z7
 	VFMADD231PS.BCST 152(CX), Z6, Z8
@@ -42940,7 +49208,7 @@ block:
 	VFMADD231PS.BCST 412(CX), Z6, Z16
 	VFMADD231PS.BCST 540(CX), Z6, Z17
 	VFMADD231PS.BCST 668(CX), Z6, Z18
-	PREFETCHT0       4352(AX)
+	PREFETCHT0       256(AX)(SI*1)
 	VPSLLD           $0x10, 256(AX), Z6
 	VFMADD231PS.BCST 32(CX), Z6, Z7
 	VFMADD231PS.BCST 160(CX), Z6, Z8
@@ -42956,7 +49224,7 @@ block:
 	VFMADD231PS.BCST 420(CX), Z6, Z16
 	VFMADD231PS.BCST 548(CX), Z6, Z17
 	VFMADD231PS.BCST 676(CX), Z6, Z18
-	PREFETCHT0       4416(AX)
+	PREFETCHT0       320(AX)(SI*1)
 	VPSLLD           $0x10, 320(AX), Z6
 	VFMADD231PS.BCST 40(CX), Z6, Z7
 	VFMADD231PS.BCST 168(CX), Z6, Z8
@@ -42972,7 +49240,7 @@ block:
 	VFMADD231PS.BCST 428(CX), Z6, Z16
 	VFMADD231PS.BCST 556(CX), Z6, Z17
 	VFMADD231PS.BCST 684(CX), Z6, Z18
-	PREFETCHT0       4480(AX)
+	PREFETCHT0       384(AX)(SI*1)
 	VPSLLD           $0x10, 384(AX), Z6
 	VFMADD231PS.BCST 48(CX), Z6, Z7
 	VFMADD231PS.BCST 176(CX), Z6, Z8
@@ -42988,7 +49256,7 @@ block:
 	VFMADD231PS.BCST 436(CX), Z6, Z16
 	VFMADD231PS.BCST 564(CX), Z6, Z17
 	VFMADD231PS.BCST 692(CX), Z6, Z18
-	PREFETCHT0       4544(AX)
+	PREFETCHT0       448(AX)(SI*1)
 	VPSLLD           $0x10, 448(AX), Z6
 	VFMADD231PS.BCST 56(CX), Z6, Z7
 	VFMADD231PS.BCST 184(CX), Z6, Z8
@@ -43004,7 +49272,7 @@ block:
 	VFMADD231PS.BCST 444(CX), Z6, Z16
 	VFMADD231PS.BCST 572(CX), Z6, Z17
 	VFMADD231PS.BCST 700(CX), Z6, Z18
-	PREFETCHT0       4608(AX)
+	PREFETCHT0       512(AX)(SI*1)
 	VPSLLD           $0x10, 512(AX), Z6
 	VFMADD231PS.BCST 64(CX), Z6, Z7
 	VFMADD231PS.BCST 192(CX), Z6, Z8
@@ -43020,7 +49288,7 @@ block:
 	VFMADD231PS.BCST 452(CX), Z6, Z16
 	VFMADD231PS.BCST 580(CX), Z6, Z17
 	VFMADD231PS.BCST 708(CX), Z6, Z18
-	PREFETCHT0       4672(AX)
+	PREFETCHT0       576(AX)(SI*1)
 	VPSLLD           $0x10, 576(AX), Z6
 	VFMADD231PS.BCST 72(CX), Z6, Z7
 	VFMADD231PS.BCST 200(CX), Z6, Z8
@@ -43036,7 +49304,7 @@ block:
 	VFMADD231PS.BCST 460(CX), Z6, Z16
 	VFMADD231PS.BCST 588(CX), Z6, Z17
 	VFMADD231PS.BCST 716(CX), Z6, Z18
-	PREFETCHT0       4736(AX)
+	PREFETCHT0       640(AX)(SI*1)
 	VPSLLD           $0x10, 640(AX), Z6
 	VFMADD231PS.BCST 80(CX), Z6, Z7
 	VFMADD231PS.BCST 208(CX), Z6, Z8
@@ -43052,7 +49320,7 @@ block:
 	VFMADD231PS.BCST 468(CX), Z6, Z16
 	VFMADD231PS.BCST 596(CX), Z6, Z17
 	VFMADD231PS.BCST 724(CX), Z6, Z18
-	PREFETCHT0       4800(AX)
+	PREFETCHT0       704(AX)(SI*1)
 	VPSLLD           $0x10, 704(AX), Z6
 	VFMADD231PS.BCST 88(CX), Z6, Z7
 	VFMADD231PS.BCST 216(CX), Z6, Z8
@@ -43068,7 +49336,7 @@ block:
 	VFMADD231PS.BCST 476(CX), Z6, Z16
 	VFMADD231PS.BCST 604(CX), Z6, Z17
 	VFMADD231PS.BCST 732(CX), Z6, Z18
-	PREFETCHT0       4864(AX)
+	PREFETCHT0       768(AX)(SI*1)
 	VPSLLD           $0x10, 768(AX), Z6
 	VFMADD231PS.BCST 96(CX), Z6, Z7
 	VFMADD231PS.BCST 224(CX), Z6, Z8
@@ -43084,7 +49352,7 @@ block:
 	VFMADD231PS.BCST 484(CX), Z6, Z16
 	VFMADD231PS.BCST 612(CX), Z6, Z17
 	VFMADD231PS.BCST 740(CX), Z6, Z18
-	PREFETCHT0       4928(AX)
+	PREFETCHT0       832(AX)(SI*1)
 	VPSLLD           $0x10, 832(AX), Z6
 	VFMADD231PS.BCST 104(CX), Z6, Z7
 	VFMADD231PS.BCST 232(CX), Z6, Z8
@@ -43100,7 +49368,7 @@ block:
 	VFMADD231PS.BCST 492(CX), Z6, Z16
 	VFMADD231PS.BCST 620(CX), Z6, Z17
 	VFMADD231PS.BCST 748(CX), Z6, Z18
-	PREFETCHT0       4992(AX)
+	PREFETCHT0       896(AX)(SI*1)
 	VPSLLD           $0x10, 896(AX), Z6
 	VFMADD231PS.BCST 112(CX), Z6, Z7
 	VFMADD231PS.BCST 240(CX), Z6, Z8
@@ -43116,7 +49384,7 @@ block:
 	VFMADD231PS.BCST 500(CX), Z6, Z16
 	VFMADD231PS.BCST 628(CX), Z6, Z17
 	VFMADD231PS.BCST 756(CX), Z6, Z18
-	PREFETCHT0       5056(AX)
+	PREFETCHT0       960(AX)(SI*1)
 	VPSLLD           $0x10, 960(AX), Z6
 	VFMADD231PS.BCST 120(CX), Z6, Z7
 	VFMADD231PS.BCST 248(CX), Z6, Z8
@@ -43158,14 +49426,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled7AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled7AVX512(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -43177,7 +49446,7 @@ TEXT ·bf16Tiled7AVX512(SB), NOSPLIT, $8-40
 	VXORPS  Z6, Z6, Z6
 
 block:
-	PREFETCHT0       4096(AX)
+	PREFETCHT0       (AX)(SI*1)
 	VPSLLD           $0x10, (AX), Z7
 	VXORPS           Z8, Z8, Z8
 	VFMADD231PS.BCST (CX), Z7, Z8
@@ -43209,7 +49478,7 @@ block:
 	VFMADD231PS.BCST 644(CX), Z7, Z20
 	VXORPS           Z21, Z21, Z21
 	VFMADD231PS.BCST 772(CX), Z7, Z21
-	PREFETCHT0       4160(AX)
+	PREFETCHT0       64(AX)(SI*1)
 	VPSLLD           $0x10, 64(AX), Z7
 	VFMADD231PS.BCST 8(CX), Z7, Z8
 	VFMADD231PS.BCST 136(CX), Z7, Z9
@@ -43227,7 +49496,7 @@ block:
 	VFMADD231PS.BCST 524(CX), Z7, Z19
 	VFMADD231PS.BCST 652(CX), Z7, Z20
 	VFMADD231PS.BCST 780(CX), Z7, Z21
-	PREFETCHT0       4224(AX)
+	PREFETCHT0       128(AX)(SI*1)
 	VPSLLD           $0x10, 128(AX), Z7
 	VFMADD231PS.BCST 16(CX), Z7, Z8
 	VFMADD231PS.BCST 144(CX), Z7, Z9
@@ -43245,7 +49514,7 @@ block:
 	VFMADD231PS.BCST 532(CX), Z7, Z19
 	VFMADD231PS.BCST 660(CX), Z7, Z20
 	VFMADD231PS.BCST 788(CX), Z7, Z21
-	PREFETCHT0       4288(AX)
+	PREFETCHT0       192(AX)(SI*1)
 	VPSLLD           $0x10, 192(AX), Z7
 	VFMADD231PS.BCST 24(CX), Z7, Z8
 	VFMADD231PS.BCST 152(CX), Z7, Z9
@@ -43263,7 +49532,7 @@ block:
 	VFMADD231PS.BCST 540(CX), Z7, Z19
 	VFMADD231PS.BCST 668(CX), Z7, Z20
 	VFMADD231PS.BCST 796(CX), Z7, Z21
-	PREFETCHT0       4352(AX)
+	PREFETCHT0       256(AX)(SI*1)
 	VPSLLD           $0x10, 256(AX), Z7
 	VFMADD231PS.BCST 32(CX), Z7, Z8
 	VFMADD231PS.BCST 160(CX), Z7, Z9
@@ -43281,7 +49550,7 @@ block:
 	VFMADD231PS.BCST 548(CX), Z7, Z19
 	VFMADD231PS.BCST 676(CX), Z7, Z20
 	VFMADD231PS.BCST 804(CX), Z7, Z21
-	PREFETCHT0       4416(AX)
+	PREFETCHT0       320(AX)(SI*1)
 	VPSLLD           $0x10, 320(AX), Z7
 	VFMADD231PS.BCST 40(CX), Z7, Z8
 	VFMADD231PS.BCST 168(CX), Z7, Z9
@@ -43299,7 +49568,7 @@ block:
 	VFMADD231PS.BCST 556(CX), Z7, Z19
 	VFMADD231PS.BCST 684(CX), Z7, Z20
 	VFMADD231PS.BCST 812(CX), Z7, Z21
-	PREFETCHT0       4480(AX)
+	PREFETCHT0       384(AX)(SI*1)
 	VPSLLD           $0x10, 384(AX), Z7
 	VFMADD231PS.BCST 48(CX), Z7, Z8
 	VFMADD231PS.BCST 176(CX), Z7, Z9
@@ -43317,7 +49586,7 @@ block:
 	VFMADD231PS.BCST 564(CX), Z7, Z19
 	VFMADD231PS.BCST 692(CX), Z7, Z20
 	VFMADD231PS.BCST 820(CX), Z7, Z21
-	PREFETCHT0       4544(AX)
+	PREFETCHT0       448(AX)(SI*1)
 	VPSLLD           $0x10, 448(AX), Z7
 	VFMADD231PS.BCST 56(CX), Z7, Z8
 	VFMADD231PS.BCST 184(CX), Z7, Z9
@@ -43335,7 +49604,7 @@ block:
 	VFMADD231PS.BCST 572(CX), Z7, Z19
 	VFMADD231PS.BCST 700(CX), Z7, Z20
 	VFMADD231PS.BCST 828(CX), Z7, Z21
-	PREFETCHT0       4608(AX)
+	PREFETCHT0       512(AX)(SI*1)
 	VPSLLD           $0x10, 512(AX), Z7
 	VFMADD231PS.BCST 64(CX), Z7, Z8
 	VFMADD231PS.BCST 192(CX), Z7, Z9
@@ -43353,7 +49622,7 @@ block:
 	VFMADD231PS.BCST 580(CX), Z7, Z19
 	VFMADD231PS.BCST 708(CX), Z7, Z20
 	VFMADD231PS.BCST 836(CX), Z7, Z21
-	PREFETCHT0       4672(AX)
+	PREFETCHT0       576(AX)(SI*1)
 	VPSLLD           $0x10, 576(AX), Z7
 	VFMADD231PS.BCST 72(CX), Z7, Z8
 	VFMADD231PS.BCST 200(CX), Z7, Z9
@@ -43371,7 +49640,7 @@ block:
 	VFMADD231PS.BCST 588(CX), Z7, Z19
 	VFMADD231PS.BCST 716(CX), Z7, Z20
 	VFMADD231PS.BCST 844(CX), Z7, Z21
-	PREFETCHT0       4736(AX)
+	PREFETCHT0       640(AX)(SI*1)
 	VPSLLD           $0x10, 640(AX), Z7
 	VFMADD231PS.BCST 80(CX), Z7, Z8
 	VFMADD231PS.BCST 208(CX), Z7, Z9
@@ -43389,7 +49658,7 @@ block:
 	VFMADD231PS.BCST 596(CX), Z7, Z19
 	VFMADD231PS.BCST 724(CX), Z7, Z20
 	VFMADD231PS.BCST 852(CX), Z7, Z21
-	PREFETCHT0       4800(AX)
+	PREFETCHT0       704(AX)(SI*1)
 	VPSLLD           $0x10, 704(AX), Z7
 	VFMADD231PS.BCST 88(CX), Z7, Z8
 	VFMADD231PS.BCST 216(CX), Z7, Z9
@@ -43407,7 +49676,7 @@ block:
 	VFMADD231PS.BCST 604(CX), Z7, Z19
 	VFMADD231PS.BCST 732(CX), Z7, Z20
 	VFMADD231PS.BCST 860(CX), Z7, Z21
-	PREFETCHT0       4864(AX)
+	PREFETCHT0       768(AX)(SI*1)
 	VPSLLD           $0x10, 768(AX), Z7
 	VFMADD231PS.BCST 96(CX), Z7, Z8
 	VFMADD231PS.BCST 224(CX), Z7, Z9
@@ -43425,7 +49694,7 @@ block:
 	VFMADD231PS.BCST 612(CX), Z7, Z19
 	VFMADD231PS.BCST 740(CX), Z7, Z20
 	VFMADD231PS.BCST 868(CX), Z7, Z21
-	PREFETCHT0       4928(AX)
+	PREFETCHT0       832(AX)(SI*1)
 	VPSLLD           $0x10, 832(AX), Z7
 	VFMADD231PS.BCST 104(CX), Z7, Z8
 	VFMADD231PS.BCST 232(CX), Z7, Z9
@@ -43443,7 +49712,7 @@ block:
 	VFMADD231PS.BCST 620(CX), Z7, Z19
 	VFMADD231PS.BCST 748(CX), Z7, Z20
 	VFMADD231PS.BCST 876(CX), Z7, Z21
-	PREFETCHT0       4992(AX)
+	PREFETCHT0       896(AX)(SI*1)
 	VPSLLD           $0x10, 896(AX), Z7
 	VFMADD231PS.BCST 112(CX), Z7, Z8
 	VFMADD231PS.BCST 240(CX), Z7, Z9
@@ -43461,7 +49730,7 @@ block:
 	VFMADD231PS.BCST 628(CX), Z7, Z19
 	VFMADD231PS.BCST 756(CX), Z7, Z20
 	VFMADD231PS.BCST 884(CX), Z7, Z21
-	PREFETCHT0       5056(AX)
+	PREFETCHT0       960(AX)(SI*1)
 	VPSLLD           $0x10, 960(AX), Z7
 	VFMADD231PS.BCST 120(CX), Z7, Z8
 	VFMADD231PS.BCST 248(CX), Z7, Z9
@@ -43508,14 +49777,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled8AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled8AVX512(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -43528,7 +49798,7 @@ TEXT ·bf16Tiled8AVX512(SB), NOSPLIT, $8-40
 	VXORPS  Z7, Z7, Z7
 
 block:
-	PREFETCHT0       4096(AX)
+	PREFETCHT0       (AX)(SI*1)
 	VPSLLD           $0x10, (AX), Z8
 	VXORPS           Z9, Z9, Z9
 	VFMADD231PS.BCST (CX), Z8, Z9
@@ -43564,7 +49834,7 @@ block:
 	VFMADD231PS.BCST 772(CX), Z8, Z23
 	VXORPS           Z24, Z24, Z24
 	VFMADD231PS.BCST 900(CX), Z8, Z24
-	PREFETCHT0       4160(AX)
+	PREFETCHT0       64(AX)(SI*1)
 	VPSLLD           $0x10, 64(AX), Z8
 	VFMADD231PS.BCST 8(CX), Z8, Z9
 	VFMADD231PS.BCST 136(CX), Z8, Z10
@@ -43584,7 +49854,7 @@ block:
 	VFMADD231PS.BCST 652(CX), Z8, Z22
 	VFMADD231PS.BCST 780(CX), Z8, Z23
 	VFMADD231PS.BCST 908(CX), Z8, Z24
-	PREFETCHT0       4224(AX)
+	PREFETCHT0       128(AX)(SI*1)
 	VPSLLD           $0x10, 128(AX), Z8
 	VFMADD231PS.BCST 16(CX), Z8, Z9
 	VFMADD231PS.BCST 144(CX), Z8, Z10
@@ -43604,7 +49874,7 @@ block:
 	VFMADD231PS.BCST 660(CX), Z8, Z22
 	VFMADD231PS.BCST 788(CX), Z8, Z23
 	VFMADD231PS.BCST 916(CX), Z8, Z24
-	PREFETCHT0       4288(AX)
+	PREFETCHT0       192(AX)(SI*1)
 	VPSLLD           $0x10, 192(AX), Z8
 	VFMADD231PS.BCST 24(CX), Z8, Z9
 	VFMADD231PS.BCST 152(CX), Z8, Z10
@@ -43624,7 +49894,7 @@ block:
 	VFMADD231PS.BCST 668(CX), Z8, Z22
 	VFMADD231PS.BCST 796(CX), Z8, Z23
 	VFMADD231PS.BCST 924(CX), Z8, Z24
-	PREFETCHT0       4352(AX)
+	PREFETCHT0       256(AX)(SI*1)
 	VPSLLD           $0x10, 256(AX), Z8
 	VFMADD231PS.BCST 32(CX), Z8, Z9
 	VFMADD231PS.BCST 160(CX), Z8, Z10
@@ -43644,7 +49914,7 @@ block:
 	VFMADD231PS.BCST 676(CX), Z8, Z22
 	VFMADD231PS.BCST 804(CX), Z8, Z23
 	VFMADD231PS.BCST 932(CX), Z8, Z24
-	PREFETCHT0       4416(AX)
+	PREFETCHT0       320(AX)(SI*1)
 	VPSLLD           $0x10, 320(AX), Z8
 	VFMADD231PS.BCST 40(CX), Z8, Z9
 	VFMADD231PS.BCST 168(CX), Z8, Z10
@@ -43664,7 +49934,7 @@ block:
 	VFMADD231PS.BCST 684(CX), Z8, Z22
 	VFMADD231PS.BCST 812(CX), Z8, Z23
 	VFMADD231PS.BCST 940(CX), Z8, Z24
-	PREFETCHT0       4480(AX)
+	PREFETCHT0       384(AX)(SI*1)
 	VPSLLD           $0x10, 384(AX), Z8
 	VFMADD231PS.BCST 48(CX), Z8, Z9
 	VFMADD231PS.BCST 176(CX), Z8, Z10
@@ -43684,7 +49954,7 @@ block:
 	VFMADD231PS.BCST 692(CX), Z8, Z22
 	VFMADD231PS.BCST 820(CX), Z8, Z23
 	VFMADD231PS.BCST 948(CX), Z8, Z24
-	PREFETCHT0       4544(AX)
+	PREFETCHT0       448(AX)(SI*1)
 	VPSLLD           $0x10, 448(AX), Z8
 	VFMADD231PS.BCST 56(CX), Z8, Z9
 	VFMADD231PS.BCST 184(CX), Z8, Z10
@@ -43704,7 +49974,7 @@ block:
 	VFMADD231PS.BCST 700(CX), Z8, Z22
 	VFMADD231PS.BCST 828(CX), Z8, Z23
 	VFMADD231PS.BCST 956(CX), Z8, Z24
-	PREFETCHT0       4608(AX)
+	PREFETCHT0       512(AX)(SI*1)
 	VPSLLD           $0x10, 512(AX), Z8
 	VFMADD231PS.BCST 64(CX), Z8, Z9
 	VFMADD231PS.BCST 192(CX), Z8, Z10
@@ -43724,7 +49994,7 @@ block:
 	VFMADD231PS.BCST 708(CX), Z8, Z22
 	VFMADD231PS.BCST 836(CX), Z8, Z23
 	VFMADD231PS.BCST 964(CX), Z8, Z24
-	PREFETCHT0       4672(AX)
+	PREFETCHT0       576(AX)(SI*1)
 	VPSLLD           $0x10, 576(AX), Z8
 	VFMADD231PS.BCST 72(CX), Z8, Z9
 	VFMADD231PS.BCST 200(CX), Z8, Z10
@@ -43744,7 +50014,7 @@ block:
 	VFMADD231PS.BCST 716(CX), Z8, Z22
 	VFMADD231PS.BCST 844(CX), Z8, Z23
 	VFMADD231PS.BCST 972(CX), Z8, Z24
-	PREFETCHT0       4736(AX)
+	PREFETCHT0       640(AX)(SI*1)
 	VPSLLD           $0x10, 640(AX), Z8
 	VFMADD231PS.BCST 80(CX), Z8, Z9
 	VFMADD231PS.BCST 208(CX), Z8, Z10
@@ -43764,7 +50034,7 @@ block:
 	VFMADD231PS.BCST 724(CX), Z8, Z22
 	VFMADD231PS.BCST 852(CX), Z8, Z23
 	VFMADD231PS.BCST 980(CX), Z8, Z24
-	PREFETCHT0       4800(AX)
+	PREFETCHT0       704(AX)(SI*1)
 	VPSLLD           $0x10, 704(AX), Z8
 	VFMADD231PS.BCST 88(CX), Z8, Z9
 	VFMADD231PS.BCST 216(CX), Z8, Z10
@@ -43784,7 +50054,7 @@ block:
 	VFMADD231PS.BCST 732(CX), Z8, Z22
 	VFMADD231PS.BCST 860(CX), Z8, Z23
 	VFMADD231PS.BCST 988(CX), Z8, Z24
-	PREFETCHT0       4864(AX)
+	PREFETCHT0       768(AX)(SI*1)
 	VPSLLD           $0x10, 768(AX), Z8
 	VFMADD231PS.BCST 96(CX), Z8, Z9
 	VFMADD231PS.BCST 224(CX), Z8, Z10
@@ -43804,7 +50074,7 @@ block:
 	VFMADD231PS.BCST 740(CX), Z8, Z22
 	VFMADD231PS.BCST 868(CX), Z8, Z23
 	VFMADD231PS.BCST 996(CX), Z8, Z24
-	PREFETCHT0       4928(AX)
+	PREFETCHT0       832(AX)(SI*1)
 	VPSLLD           $0x10, 832(AX), Z8
 	VFMADD231PS.BCST 104(CX), Z8, Z9
 	VFMADD231PS.BCST 232(CX), Z8, Z10
@@ -43824,7 +50094,7 @@ block:
 	VFMADD231PS.BCST 748(CX), Z8, Z22
 	VFMADD231PS.BCST 876(CX), Z8, Z23
 	VFMADD231PS.BCST 1004(CX), Z8, Z24
-	PREFETCHT0       4992(AX)
+	PREFETCHT0       896(AX)(SI*1)
 	VPSLLD           $0x10, 896(AX), Z8
 	VFMADD231PS.BCST 112(CX), Z8, Z9
 	VFMADD231PS.BCST 240(CX), Z8, Z10
@@ -43844,7 +50114,7 @@ block:
 	VFMADD231PS.BCST 756(CX), Z8, Z22
 	VFMADD231PS.BCST 884(CX), Z8, Z23
 	VFMADD231PS.BCST 1012(CX), Z8, Z24
-	PREFETCHT0       5056(AX)
+	PREFETCHT0       960(AX)(SI*1)
 	VPSLLD           $0x10, 960(AX), Z8
 	VFMADD231PS.BCST 120(CX), Z8, Z9
 	VFMADD231PS.BCST 248(CX), Z8, Z10
@@ -43896,500 +50166,412 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled4GroupsAVX512(w *byte, a *byte, nb int, size int, y *float32)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled4GroupsAVX512(SB), NOSPLIT, $8-40
-	MOVQ    w+0(FP), AX
-	MOVQ    a+8(FP), CX
-	MOVQ    nb+16(FP), DX
-	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), SI
-	STMXCSR (SP)
-	LDMXCSR flushing<>+0(SB)
-	MOVQ    AX, DI
-	ADDQ    BX, DI
-	MOVQ    DI, R8
-	ADDQ    BX, R8
-	MOVQ    R8, R9
-	ADDQ    BX, R9
-	VXORPS  Z0, Z0, Z0
-	VXORPS  Z1, Z1, Z1
-	VXORPS  Z2, Z2, Z2
-	VXORPS  Z3, Z3, Z3
-
-block:
-	PREFETCHT0       4096(AX)
-	VPSLLD           $0x10, (AX), Z4
-	VXORPS           Z5, Z5, Z5
-	VFMADD231PS.BCST (CX), Z4, Z5
-	VMOVUPS          (AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VXORPS           Z6, Z6, Z6
-	VFMADD231PS.BCST 4(CX), Z4, Z6
-	PREFETCHT0       4160(AX)
-	VPSLLD           $0x10, 64(AX), Z4
-	VFMADD231PS.BCST 8(CX), Z4, Z5
-	VMOVUPS          64(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 12(CX), Z4, Z6
-	PREFETCHT0       4224(AX)
-	VPSLLD           $0x10, 128(AX), Z4
-	VFMADD231PS.BCST 16(CX), Z4, Z5
-	VMOVUPS          128(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 20(CX), Z4, Z6
-	PREFETCHT0       4288(AX)
-	VPSLLD           $0x10, 192(AX), Z4
-	VFMADD231PS.BCST 24(CX), Z4, Z5
-	VMOVUPS          192(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 28(CX), Z4, Z6
-	PREFETCHT0       4352(AX)
-	VPSLLD           $0x10, 256(AX), Z4
-	VFMADD231PS.BCST 32(CX), Z4, Z5
-	VMOVUPS          256(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 36(CX), Z4, Z6
-	PREFETCHT0       4416(AX)
-	VPSLLD           $0x10, 320(AX), Z4
-	VFMADD231PS.BCST 40(CX), Z4, Z5
-	VMOVUPS          320(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 44(CX), Z4, Z6
-	PREFETCHT0       4480(AX)
-	VPSLLD           $0x10, 384(AX), Z4
-	VFMADD231PS.BCST 48(CX), Z4, Z5
-	VMOVUPS          384(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 52(CX), Z4, Z6
-	PREFETCHT0       4544(AX)
-	VPSLLD           $0x10, 448(AX), Z4
-	VFMADD231PS.BCST 56(CX), Z4, Z5
-	VMOVUPS          448(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 60(CX), Z4, Z6
-	PREFETCHT0       4608(AX)
-	VPSLLD           $0x10, 512(AX), Z4
-	VFMADD231PS.BCST 64(CX), Z4, Z5
-	VMOVUPS          512(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 68(CX), Z4, Z6
-	PREFETCHT0       4672(AX)
-	VPSLLD           $0x10, 576(AX), Z4
-	VFMADD231PS.BCST 72(CX), Z4, Z5
-	VMOVUPS          576(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 76(CX), Z4, Z6
-	PREFETCHT0       4736(AX)
-	VPSLLD           $0x10, 640(AX), Z4
-	VFMADD231PS.BCST 80(CX), Z4, Z5
-	VMOVUPS          640(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 84(CX), Z4, Z6
-	PREFETCHT0       4800(AX)
-	VPSLLD           $0x10, 704(AX), Z4
-	VFMADD231PS.BCST 88(CX), Z4, Z5
-	VMOVUPS          704(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 92(CX), Z4, Z6
-	PREFETCHT0       4864(AX)
-	VPSLLD           $0x10, 768(AX), Z4
-	VFMADD231PS.BCST 96(CX), Z4, Z5
-	VMOVUPS          768(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 100(CX), Z4, Z6
-	PREFETCHT0       4928(AX)
-	VPSLLD           $0x10, 832(AX), Z4
-	VFMADD231PS.BCST 104(CX), Z4, Z5
-	VMOVUPS          832(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 108(CX), Z4, Z6
-	PREFETCHT0       4992(AX)
-	VPSLLD           $0x10, 896(AX), Z4
-	VFMADD231PS.BCST 112(CX), Z4, Z5
-	VMOVUPS          896(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 116(CX), Z4, Z6
-	PREFETCHT0       5056(AX)
-	VPSLLD           $0x10, 960(AX), Z4
-	VFMADD231PS.BCST 120(CX), Z4, Z5
-	VMOVUPS          960(AX), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 124(CX), Z4, Z6
-	VADDPS           Z6, Z5, Z5
-	VADDPS           Z5, Z0, Z0
-	PREFETCHT0       4096(DI)
-	VPSLLD           $0x10, (DI), Z4
-	VXORPS           Z5, Z5, Z5
-	VFMADD231PS.BCST (CX), Z4, Z5
-	VMOVUPS          (DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VXORPS           Z6, Z6, Z6
-	VFMADD231PS.BCST 4(CX), Z4, Z6
-	PREFETCHT0       4160(DI)
-	VPSLLD           $0x10, 64(DI), Z4
-	VFMADD231PS.BCST 8(CX), Z4, Z5
-	VMOVUPS          64(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 12(CX), Z4, Z6
-	PREFETCHT0       4224(DI)
-	VPSLLD           $0x10, 128(DI), Z4
-	VFMADD231PS.BCST 16(CX), Z4, Z5
-	VMOVUPS          128(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 20(CX), Z4, Z6
-	PREFETCHT0       4288(DI)
-	VPSLLD           $0x10, 192(DI), Z4
-	VFMADD231PS.BCST 24(CX), Z4, Z5
-	VMOVUPS          192(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 28(CX), Z4, Z6
-	PREFETCHT0       4352(DI)
-	VPSLLD           $0x10, 256(DI), Z4
-	VFMADD231PS.BCST 32(CX), Z4, Z5
-	VMOVUPS          256(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 36(CX), Z4, Z6
-	PREFETCHT0       4416(DI)
-	VPSLLD           $0x10, 320(DI), Z4
-	VFMADD231PS.BCST 40(CX), Z4, Z5
-	VMOVUPS          320(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 44(CX), Z4, Z6
-	PREFETCHT0       4480(DI)
-	VPSLLD           $0x10, 384(DI), Z4
-	VFMADD231PS.BCST 48(CX), Z4, Z5
-	VMOVUPS          384(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 52(CX), Z4, Z6
-	PREFETCHT0       4544(DI)
-	VPSLLD           $0x10, 448(DI), Z4
-	VFMADD231PS.BCST 56(CX), Z4, Z5
-	VMOVUPS          448(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 60(CX), Z4, Z6
-	PREFETCHT0       4608(DI)
-	VPSLLD           $0x10, 512(DI), Z4
-	VFMADD231PS.BCST 64(CX), Z4, Z5
-	VMOVUPS          512(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 68(CX), Z4, Z6
-	PREFETCHT0       4672(DI)
-	VPSLLD           $0x10, 576(DI), Z4
-	VFMADD231PS.BCST 72(CX), Z4, Z5
-	VMOVUPS          576(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 76(CX), Z4, Z6
-	PREFETCHT0       4736(DI)
-	VPSLLD           $0x10, 640(DI), Z4
-	VFMADD231PS.BCST 80(CX), Z4, Z5
-	VMOVUPS          640(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 84(CX), Z4, Z6
-	PREFETCHT0       4800(DI)
-	VPSLLD           $0x10, 704(DI), Z4
-	VFMADD231PS.BCST 88(CX), Z4, Z5
-	VMOVUPS          704(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 92(CX), Z4, Z6
-	PREFETCHT0       4864(DI)
-	VPSLLD           $0x10, 768(DI), Z4
-	VFMADD231PS.BCST 96(CX), Z4, Z5
-	VMOVUPS          768(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 100(CX), Z4, Z6
-	PREFETCHT0       4928(DI)
-	VPSLLD           $0x10, 832(DI), Z4
-	VFMADD231PS.BCST 104(CX), Z4, Z5
-	VMOVUPS          832(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 108(CX), Z4, Z6
-	PREFETCHT0       4992(DI)
-	VPSLLD           $0x10, 896(DI), Z4
-	VFMADD231PS.BCST 112(CX), Z4, Z5
-	VMOVUPS          896(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 116(CX), Z4, Z6
-	PREFETCHT0       5056(DI)
-	VPSLLD           $0x10, 960(DI), Z4
-	VFMADD231PS.BCST 120(CX), Z4, Z5
-	VMOVUPS          960(DI), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 124(CX), Z4, Z6
-	VADDPS           Z6, Z5, Z5
-	VADDPS           Z5, Z1, Z1
-	PREFETCHT0       4096(R8)
-	VPSLLD           $0x10, (R8), Z4
-	VXORPS           Z5, Z5, Z5
-	VFMADD231PS.BCST (CX), Z4, Z5
-	VMOVUPS          (R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VXORPS           Z6, Z6, Z6
-	VFMADD231PS.BCST 4(CX), Z4, Z6
-	PREFETCHT0       4160(R8)
-	VPSLLD           $0x10, 64(R8), Z4
-	VFMADD231PS.BCST 8(CX), Z4, Z5
-	VMOVUPS          64(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 12(CX), Z4, Z6
-	PREFETCHT0       4224(R8)
-	VPSLLD           $0x10, 128(R8), Z4
-	VFMADD231PS.BCST 16(CX), Z4, Z5
-	VMOVUPS          128(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 20(CX), Z4, Z6
-	PREFETCHT0       4288(R8)
-	VPSLLD           $0x10, 192(R8), Z4
-	VFMADD231PS.BCST 24(CX), Z4, Z5
-	VMOVUPS          192(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 28(CX), Z4, Z6
-	PREFETCHT0       4352(R8)
-	VPSLLD           $0x10, 256(R8), Z4
-	VFMADD231PS.BCST 32(CX), Z4, Z5
-	VMOVUPS          256(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 36(CX), Z4, Z6
-	PREFETCHT0       4416(R8)
-	VPSLLD           $0x10, 320(R8), Z4
-	VFMADD231PS.BCST 40(CX), Z4, Z5
-	VMOVUPS          320(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 44(CX), Z4, Z6
-	PREFETCHT0       4480(R8)
-	VPSLLD           $0x10, 384(R8), Z4
-	VFMADD231PS.BCST 48(CX), Z4, Z5
-	VMOVUPS          384(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 52(CX), Z4, Z6
-	PREFETCHT0       4544(R8)
-	VPSLLD           $0x10, 448(R8), Z4
-	VFMADD231PS.BCST 56(CX), Z4, Z5
-	VMOVUPS          448(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 60(CX), Z4, Z6
-	PREFETCHT0       4608(R8)
-	VPSLLD           $0x10, 512(R8), Z4
-	VFMADD231PS.BCST 64(CX), Z4, Z5
-	VMOVUPS          512(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 68(CX), Z4, Z6
-	PREFETCHT0       4672(R8)
-	VPSLLD           $0x10, 576(R8), Z4
-	VFMADD231PS.BCST 72(CX), Z4, Z5
-	VMOVUPS          576(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 76(CX), Z4, Z6
-	PREFETCHT0       4736(R8)
-	VPSLLD           $0x10, 640(R8), Z4
-	VFMADD231PS.BCST 80(CX), Z4, Z5
-	VMOVUPS          640(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 84(CX), Z4, Z6
-	PREFETCHT0       4800(R8)
-	VPSLLD           $0x10, 704(R8), Z4
-	VFMADD231PS.BCST 88(CX), Z4, Z5
-	VMOVUPS          704(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 92(CX), Z4, Z6
-	PREFETCHT0       4864(R8)
-	VPSLLD           $0x10, 768(R8), Z4
-	VFMADD231PS.BCST 96(CX), Z4, Z5
-	VMOVUPS          768(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 100(CX), Z4, Z6
-	PREFETCHT0       4928(R8)
-	VPSLLD           $0x10, 832(R8), Z4
-	VFMADD231PS.BCST 104(CX), Z4, Z5
-	VMOVUPS          832(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 108(CX), Z4, Z6
-	PREFETCHT0       4992(R8)
-	VPSLLD           $0x10, 896(R8), Z4
-	VFMADD231PS.BCST 112(CX), Z4, Z5
-	VMOVUPS          896(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 116(CX), Z4, Z6
-	PREFETCHT0       5056(R8)
-	VPSLLD           $0x10, 960(R8), Z4
-	VFMADD231PS.BCST 120(CX), Z4, Z5
-	VMOVUPS          960(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 124(CX), Z4, Z6
-	VADDPS           Z6, Z5, Z5
-	VADDPS           Z5, Z2, Z2
-	PREFETCHT0       4096(R9)
-	VPSLLD           $0x10, (R9), Z4
-	VXORPS           Z5, Z5, Z5
-	VFMADD231PS.BCST (CX), Z4, Z5
-	VMOVUPS          (R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VXORPS           Z6, Z6, Z6
-	VFMADD231PS.BCST 4(CX), Z4, Z6
-	PREFETCHT0       4160(R9)
-	VPSLLD           $0x10, 64(R9), Z4
-	VFMADD231PS.BCST 8(CX), Z4, Z5
-	VMOVUPS          64(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 12(CX), Z4, Z6
-	PREFETCHT0       4224(R9)
-	VPSLLD           $0x10, 128(R9), Z4
-	VFMADD231PS.BCST 16(CX), Z4, Z5
-	VMOVUPS          128(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 20(CX), Z4, Z6
-	PREFETCHT0       4288(R9)
-	VPSLLD           $0x10, 192(R9), Z4
-	VFMADD231PS.BCST 24(CX), Z4, Z5
-	VMOVUPS          192(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 28(CX), Z4, Z6
-	PREFETCHT0       4352(R9)
-	VPSLLD           $0x10, 256(R9), Z4
-	VFMADD231PS.BCST 32(CX), Z4, Z5
-	VMOVUPS          256(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 36(CX), Z4, Z6
-	PREFETCHT0       4416(R9)
-	VPSLLD           $0x10, 320(R9), Z4
-	VFMADD231PS.BCST 40(CX), Z4, Z5
-	VMOVUPS          320(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 44(CX), Z4, Z6
-	PREFETCHT0       4480(R9)
-	VPSLLD           $0x10, 384(R9), Z4
-	VFMADD231PS.BCST 48(CX), Z4, Z5
-	VMOVUPS          384(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 52(CX), Z4, Z6
-	PREFETCHT0       4544(R9)
-	VPSLLD           $0x10, 448(R9), Z4
-	VFMADD231PS.BCST 56(CX), Z4, Z5
-	VMOVUPS          448(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 60(CX), Z4, Z6
-	PREFETCHT0       4608(R9)
-	VPSLLD           $0x10, 512(R9), Z4
-	VFMADD231PS.BCST 64(CX), Z4, Z5
-	VMOVUPS          512(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 68(CX), Z4, Z6
-	PREFETCHT0       4672(R9)
-	VPSLLD           $0x10, 576(R9), Z4
-	VFMADD231PS.BCST 72(CX), Z4, Z5
-	VMOVUPS          576(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 76(CX), Z4, Z6
-	PREFETCHT0       4736(R9)
-	VPSLLD           $0x10, 640(R9), Z4
-	VFMADD231PS.BCST 80(CX), Z4, Z5
-	VMOVUPS          640(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 84(CX), Z4, Z6
-	PREFETCHT0       4800(R9)
-	VPSLLD           $0x10, 704(R9), Z4
-	VFMADD231PS.BCST 88(CX), Z4, Z5
-	VMOVUPS          704(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 92(CX), Z4, Z6
-	PREFETCHT0       4864(R9)
-	VPSLLD           $0x10, 768(R9), Z4
-	VFMADD231PS.BCST 96(CX), Z4, Z5
-	VMOVUPS          768(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 100(CX), Z4, Z6
-	PREFETCHT0       4928(R9)
-	VPSLLD           $0x10, 832(R9), Z4
-	VFMADD231PS.BCST 104(CX), Z4, Z5
-	VMOVUPS          832(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 108(CX), Z4, Z6
-	PREFETCHT0       4992(R9)
-	VPSLLD           $0x10, 896(R9), Z4
-	VFMADD231PS.BCST 112(CX), Z4, Z5
-	VMOVUPS          896(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 116(CX), Z4, Z6
-	PREFETCHT0       5056(R9)
-	VPSLLD           $0x10, 960(R9), Z4
-	VFMADD231PS.BCST 120(CX), Z4, Z5
-	VMOVUPS          960(R9), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 124(CX), Z4, Z6
-	VADDPS           Z6, Z5, Z5
-	VADDPS           Z5, Z3, Z3
-	ADDQ             $0x00000400, AX
-	ADDQ             $0x00000400, DI
-	ADDQ             $0x00000400, R8
-	ADDQ             $0x00000400, R9
-	ADDQ             $0x00000080, CX
-	DECQ             DX
-	JNZ              block
-	LDMXCSR          (SP)
-	VMOVUPS          Z0, (SI)
-	VMOVUPS          Z1, 64(SI)
-	VMOVUPS          Z2, 128(SI)
-	VMOVUPS          Z3, 192(SI)
-	VZEROUPPER
-	RET
-
-// func bf16Native1AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native1AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native1Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   AX, R8
+	ADDQ   BX, R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+block:
+	PREFETCHT0 (AX)(DI*1)
+	VMOVUPS    (AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z2, Z0
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z2, Z1
+	PREFETCHT0 64(AX)(DI*1)
+	VMOVUPS    64(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z2, Z0
+	PREFETCHT0 64(R8)(DI*1)
+	VMOVUPS    64(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z2, Z1
+	PREFETCHT0 128(AX)(DI*1)
+	VMOVUPS    128(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z2, Z0
+	PREFETCHT0 128(R8)(DI*1)
+	VMOVUPS    128(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z2, Z1
+	PREFETCHT0 192(AX)(DI*1)
+	VMOVUPS    192(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z2, Z0
+	PREFETCHT0 192(R8)(DI*1)
+	VMOVUPS    192(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z2, Z1
+	PREFETCHT0 256(AX)(DI*1)
+	VMOVUPS    256(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z2, Z0
+	PREFETCHT0 256(R8)(DI*1)
+	VMOVUPS    256(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z2, Z1
+	PREFETCHT0 320(AX)(DI*1)
+	VMOVUPS    320(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z2, Z0
+	PREFETCHT0 320(R8)(DI*1)
+	VMOVUPS    320(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z2, Z1
+	PREFETCHT0 384(AX)(DI*1)
+	VMOVUPS    384(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z2, Z0
+	PREFETCHT0 384(R8)(DI*1)
+	VMOVUPS    384(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z2, Z1
+	PREFETCHT0 448(AX)(DI*1)
+	VMOVUPS    448(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z2, Z0
+	PREFETCHT0 448(R8)(DI*1)
+	VMOVUPS    448(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z2, Z1
+	PREFETCHT0 512(AX)(DI*1)
+	VMOVUPS    512(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z2, Z0
+	PREFETCHT0 512(R8)(DI*1)
+	VMOVUPS    512(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z2, Z1
+	PREFETCHT0 576(AX)(DI*1)
+	VMOVUPS    576(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z2, Z0
+	PREFETCHT0 576(R8)(DI*1)
+	VMOVUPS    576(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z2, Z1
+	PREFETCHT0 640(AX)(DI*1)
+	VMOVUPS    640(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z2, Z0
+	PREFETCHT0 640(R8)(DI*1)
+	VMOVUPS    640(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z2, Z1
+	PREFETCHT0 704(AX)(DI*1)
+	VMOVUPS    704(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z2, Z0
+	PREFETCHT0 704(R8)(DI*1)
+	VMOVUPS    704(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z2, Z1
+	PREFETCHT0 768(AX)(DI*1)
+	VMOVUPS    768(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z2, Z0
+	PREFETCHT0 768(R8)(DI*1)
+	VMOVUPS    768(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z2, Z1
+	PREFETCHT0 832(AX)(DI*1)
+	VMOVUPS    832(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z2, Z0
+	PREFETCHT0 832(R8)(DI*1)
+	VMOVUPS    832(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z2, Z1
+	PREFETCHT0 896(AX)(DI*1)
+	VMOVUPS    896(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z2, Z0
+	PREFETCHT0 896(R8)(DI*1)
+	VMOVUPS    896(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z2, Z1
+	PREFETCHT0 960(AX)(DI*1)
+	VMOVUPS    960(AX), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z2, Z0
+	PREFETCHT0 960(R8)(DI*1)
+	VMOVUPS    960(R8), Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z2, Z1
+	ADDQ       $0x00000400, AX
+	ADDQ       $0x00000400, R8
+	ADDQ       $0x00000040, CX
+	DECQ       DX
+	JNZ        block
+	VMOVUPS    Z0, (SI)
+	VMOVUPS    Z1, 64(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native1Groups4AVX512(SB), NOSPLIT, $8-48
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+40(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   AX, R8
+	ADDQ   BX, R8
+	MOVQ   R8, R9
+	ADDQ   BX, R9
+	MOVQ   R9, R10
+	ADDQ   BX, R10
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+block:
+	PREFETCHT0 (AX)(DI*1)
+	VMOVUPS    (AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z0
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z1
+	PREFETCHT0 (R9)(DI*1)
+	VMOVUPS    (R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z2
+	PREFETCHT0 (R10)(DI*1)
+	VMOVUPS    (R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z3
+	PREFETCHT0 64(AX)(DI*1)
+	VMOVUPS    64(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z0
+	PREFETCHT0 64(R8)(DI*1)
+	VMOVUPS    64(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z1
+	PREFETCHT0 64(R9)(DI*1)
+	VMOVUPS    64(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z2
+	PREFETCHT0 64(R10)(DI*1)
+	VMOVUPS    64(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z3
+	PREFETCHT0 128(AX)(DI*1)
+	VMOVUPS    128(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z0
+	PREFETCHT0 128(R8)(DI*1)
+	VMOVUPS    128(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z1
+	PREFETCHT0 128(R9)(DI*1)
+	VMOVUPS    128(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z2
+	PREFETCHT0 128(R10)(DI*1)
+	VMOVUPS    128(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z3
+	PREFETCHT0 192(AX)(DI*1)
+	VMOVUPS    192(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z0
+	PREFETCHT0 192(R8)(DI*1)
+	VMOVUPS    192(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z1
+	PREFETCHT0 192(R9)(DI*1)
+	VMOVUPS    192(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z2
+	PREFETCHT0 192(R10)(DI*1)
+	VMOVUPS    192(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z3
+	PREFETCHT0 256(AX)(DI*1)
+	VMOVUPS    256(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z0
+	PREFETCHT0 256(R8)(DI*1)
+	VMOVUPS    256(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z1
+	PREFETCHT0 256(R9)(DI*1)
+	VMOVUPS    256(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z2
+	PREFETCHT0 256(R10)(DI*1)
+	VMOVUPS    256(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z3
+	PREFETCHT0 320(AX)(DI*1)
+	VMOVUPS    320(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z0
+	PREFETCHT0 320(R8)(DI*1)
+	VMOVUPS    320(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z1
+	PREFETCHT0 320(R9)(DI*1)
+	VMOVUPS    320(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z2
+	PREFETCHT0 320(R10)(DI*1)
+	VMOVUPS    320(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z3
+	PREFETCHT0 384(AX)(DI*1)
+	VMOVUPS    384(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z0
+	PREFETCHT0 384(R8)(DI*1)
+	VMOVUPS    384(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z1
+	PREFETCHT0 384(R9)(DI*1)
+	VMOVUPS    384(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z2
+	PREFETCHT0 384(R10)(DI*1)
+	VMOVUPS    384(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z3
+	PREFETCHT0 448(AX)(DI*1)
+	VMOVUPS    448(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z0
+	PREFETCHT0 448(R8)(DI*1)
+	VMOVUPS    448(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z1
+	PREFETCHT0 448(R9)(DI*1)
+	VMOVUPS    448(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z2
+	PREFETCHT0 448(R10)(DI*1)
+	VMOVUPS    448(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z3
+	PREFETCHT0 512(AX)(DI*1)
+	VMOVUPS    512(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z0
+	PREFETCHT0 512(R8)(DI*1)
+	VMOVUPS    512(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z1
+	PREFETCHT0 512(R9)(DI*1)
+	VMOVUPS    512(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z2
+	PREFETCHT0 512(R10)(DI*1)
+	VMOVUPS    512(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z3
+	PREFETCHT0 576(AX)(DI*1)
+	VMOVUPS    576(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z0
+	PREFETCHT0 576(R8)(DI*1)
+	VMOVUPS    576(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z1
+	PREFETCHT0 576(R9)(DI*1)
+	VMOVUPS    576(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z2
+	PREFETCHT0 576(R10)(DI*1)
+	VMOVUPS    576(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z3
+	PREFETCHT0 640(AX)(DI*1)
+	VMOVUPS    640(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z0
+	PREFETCHT0 640(R8)(DI*1)
+	VMOVUPS    640(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z1
+	PREFETCHT0 640(R9)(DI*1)
+	VMOVUPS    640(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z2
+	PREFETCHT0 640(R10)(DI*1)
+	VMOVUPS    640(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z3
+	PREFETCHT0 704(AX)(DI*1)
+	VMOVUPS    704(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z0
+	PREFETCHT0 704(R8)(DI*1)
+	VMOVUPS    704(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z1
+	PREFETCHT0 704(R9)(DI*1)
+	VMOVUPS    704(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z2
+	PREFETCHT0 704(R10)(DI*1)
+	VMOVUPS    704(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z3
+	PREFETCHT0 768(AX)(DI*1)
+	VMOVUPS    768(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z0
+	PREFETCHT0 768(R8)(DI*1)
+	VMOVUPS    768(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z1
+	PREFETCHT0 768(R9)(DI*1)
+	VMOVUPS    768(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z2
+	PREFETCHT0 768(R10)(DI*1)
+	VMOVUPS    768(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z3
+	PREFETCHT0 832(AX)(DI*1)
+	VMOVUPS    832(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z0
+	PREFETCHT0 832(R8)(DI*1)
+	VMOVUPS    832(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z1
+	PREFETCHT0 832(R9)(DI*1)
+	VMOVUPS    832(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z2
+	PREFETCHT0 832(R10)(DI*1)
+	VMOVUPS    832(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z3
+	PREFETCHT0 896(AX)(DI*1)
+	VMOVUPS    896(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z0
+	PREFETCHT0 896(R8)(DI*1)
+	VMOVUPS    896(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z1
+	PREFETCHT0 896(R9)(DI*1)
+	VMOVUPS    896(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z2
+	PREFETCHT0 896(R10)(DI*1)
+	VMOVUPS    896(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z3
+	PREFETCHT0 960(AX)(DI*1)
+	VMOVUPS    960(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z0
+	PREFETCHT0 960(R8)(DI*1)
+	VMOVUPS    960(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z1
+	PREFETCHT0 960(R9)(DI*1)
+	VMOVUPS    960(R9), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z2
+	PREFETCHT0 960(R10)(DI*1)
+	VMOVUPS    960(R10), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z3
+	ADDQ       $0x00000400, AX
+	ADDQ       $0x00000400, R8
+	ADDQ       $0x00000400, R9
+	ADDQ       $0x00000400, R10
+	ADDQ       $0x00000040, CX
+	DECQ       DX
+	JNZ        block
+	VMOVUPS    Z0, (SI)
+	VMOVUPS    Z1, 64(SI)
+	VMOVUPS    Z2, 128(SI)
+	VMOVUPS    Z3, 192(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native1AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native1AVX512(SB), NOSPLIT, $8-48
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z1, Z0
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z1, Z0
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z1, Z0
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z1, Z0
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z1, Z0
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z1, Z0
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z1, Z0
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z1, Z0
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z1, Z0
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z1, Z0
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z1, Z0
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z1, Z0
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z1, Z0
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z1, Z0
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z1, Z0
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z1, Z0
 	ADDQ       $0x00000400, AX
@@ -44400,79 +50582,237 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native2AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native2AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native2Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   AX, R8
+	ADDQ   BX, R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+block:
+	PREFETCHT0 (AX)(DI*1)
+	VMOVUPS    (AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z4, Z2
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z4, Z3
+	PREFETCHT0 64(AX)(DI*1)
+	VMOVUPS    64(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z4, Z2
+	PREFETCHT0 64(R8)(DI*1)
+	VMOVUPS    64(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z4, Z3
+	PREFETCHT0 128(AX)(DI*1)
+	VMOVUPS    128(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z4, Z2
+	PREFETCHT0 128(R8)(DI*1)
+	VMOVUPS    128(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z4, Z3
+	PREFETCHT0 192(AX)(DI*1)
+	VMOVUPS    192(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z4, Z2
+	PREFETCHT0 192(R8)(DI*1)
+	VMOVUPS    192(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z4, Z3
+	PREFETCHT0 256(AX)(DI*1)
+	VMOVUPS    256(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z4, Z2
+	PREFETCHT0 256(R8)(DI*1)
+	VMOVUPS    256(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z4, Z3
+	PREFETCHT0 320(AX)(DI*1)
+	VMOVUPS    320(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z4, Z2
+	PREFETCHT0 320(R8)(DI*1)
+	VMOVUPS    320(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z4, Z3
+	PREFETCHT0 384(AX)(DI*1)
+	VMOVUPS    384(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z4, Z2
+	PREFETCHT0 384(R8)(DI*1)
+	VMOVUPS    384(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z4, Z3
+	PREFETCHT0 448(AX)(DI*1)
+	VMOVUPS    448(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z4, Z2
+	PREFETCHT0 448(R8)(DI*1)
+	VMOVUPS    448(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z4, Z3
+	PREFETCHT0 512(AX)(DI*1)
+	VMOVUPS    512(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z4, Z2
+	PREFETCHT0 512(R8)(DI*1)
+	VMOVUPS    512(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z4, Z3
+	PREFETCHT0 576(AX)(DI*1)
+	VMOVUPS    576(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z4, Z2
+	PREFETCHT0 576(R8)(DI*1)
+	VMOVUPS    576(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z4, Z3
+	PREFETCHT0 640(AX)(DI*1)
+	VMOVUPS    640(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z4, Z2
+	PREFETCHT0 640(R8)(DI*1)
+	VMOVUPS    640(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z4, Z3
+	PREFETCHT0 704(AX)(DI*1)
+	VMOVUPS    704(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z4, Z2
+	PREFETCHT0 704(R8)(DI*1)
+	VMOVUPS    704(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z4, Z3
+	PREFETCHT0 768(AX)(DI*1)
+	VMOVUPS    768(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z4, Z2
+	PREFETCHT0 768(R8)(DI*1)
+	VMOVUPS    768(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z4, Z3
+	PREFETCHT0 832(AX)(DI*1)
+	VMOVUPS    832(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z4, Z2
+	PREFETCHT0 832(R8)(DI*1)
+	VMOVUPS    832(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z4, Z3
+	PREFETCHT0 896(AX)(DI*1)
+	VMOVUPS    896(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z4, Z2
+	PREFETCHT0 896(R8)(DI*1)
+	VMOVUPS    896(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z4, Z3
+	PREFETCHT0 960(AX)(DI*1)
+	VMOVUPS    960(AX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z4, Z2
+	PREFETCHT0 960(R8)(DI*1)
+	VMOVUPS    960(R8), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z4, Z3
+	ADDQ       $0x00000400, AX
+	ADDQ       $0x00000400, R8
+	ADDQ       $0x00000080, CX
+	DECQ       DX
+	JNZ        block
+	VMOVUPS    Z0, (SI)
+	VMOVUPS    Z1, 64(SI)
+	VMOVUPS    Z2, 128(SI)
+	VMOVUPS    Z3, 192(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native2AVX512(SB), NOSPLIT, $8-48
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z2, Z1
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z2, Z1
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z2, Z1
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z2, Z1
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z2, Z1
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z2, Z1
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z2, Z1
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z2, Z1
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z2, Z1
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z2, Z1
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z2, Z1
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z2, Z1
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z2, Z1
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z2, Z1
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z2, Z1
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z2, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z2, Z1
@@ -44485,95 +50825,289 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native3AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native3AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native3Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   AX, R8
+	ADDQ   BX, R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+
+block:
+	PREFETCHT0 (AX)(DI*1)
+	VMOVUPS    (AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z6, Z4
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z6, Z5
+	PREFETCHT0 64(AX)(DI*1)
+	VMOVUPS    64(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z6, Z4
+	PREFETCHT0 64(R8)(DI*1)
+	VMOVUPS    64(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z6, Z5
+	PREFETCHT0 128(AX)(DI*1)
+	VMOVUPS    128(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z6, Z4
+	PREFETCHT0 128(R8)(DI*1)
+	VMOVUPS    128(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z6, Z5
+	PREFETCHT0 192(AX)(DI*1)
+	VMOVUPS    192(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z6, Z4
+	PREFETCHT0 192(R8)(DI*1)
+	VMOVUPS    192(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z6, Z5
+	PREFETCHT0 256(AX)(DI*1)
+	VMOVUPS    256(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z6, Z4
+	PREFETCHT0 256(R8)(DI*1)
+	VMOVUPS    256(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z6, Z5
+	PREFETCHT0 320(AX)(DI*1)
+	VMOVUPS    320(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z6, Z4
+	PREFETCHT0 320(R8)(DI*1)
+	VMOVUPS    320(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z6, Z5
+	PREFETCHT0 384(AX)(DI*1)
+	VMOVUPS    384(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z6, Z4
+	PREFETCHT0 384(R8)(DI*1)
+	VMOVUPS    384(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z6, Z5
+	PREFETCHT0 448(AX)(DI*1)
+	VMOVUPS    448(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z6, Z4
+	PREFETCHT0 448(R8)(DI*1)
+	VMOVUPS    448(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z6, Z5
+	PREFETCHT0 512(AX)(DI*1)
+	VMOVUPS    512(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z6, Z4
+	PREFETCHT0 512(R8)(DI*1)
+	VMOVUPS    512(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z6, Z5
+	PREFETCHT0 576(AX)(DI*1)
+	VMOVUPS    576(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z6, Z4
+	PREFETCHT0 576(R8)(DI*1)
+	VMOVUPS    576(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z6, Z5
+	PREFETCHT0 640(AX)(DI*1)
+	VMOVUPS    640(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z6, Z4
+	PREFETCHT0 640(R8)(DI*1)
+	VMOVUPS    640(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z6, Z5
+	PREFETCHT0 704(AX)(DI*1)
+	VMOVUPS    704(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z6, Z4
+	PREFETCHT0 704(R8)(DI*1)
+	VMOVUPS    704(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z6, Z5
+	PREFETCHT0 768(AX)(DI*1)
+	VMOVUPS    768(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z6, Z4
+	PREFETCHT0 768(R8)(DI*1)
+	VMOVUPS    768(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z6, Z5
+	PREFETCHT0 832(AX)(DI*1)
+	VMOVUPS    832(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z6, Z4
+	PREFETCHT0 832(R8)(DI*1)
+	VMOVUPS    832(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z6, Z5
+	PREFETCHT0 896(AX)(DI*1)
+	VMOVUPS    896(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z6, Z4
+	PREFETCHT0 896(R8)(DI*1)
+	VMOVUPS    896(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z6, Z5
+	PREFETCHT0 960(AX)(DI*1)
+	VMOVUPS    960(AX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z6, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z6, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z6, Z4
+	PREFETCHT0 960(R8)(DI*1)
+	VMOVUPS    960(R8), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z6, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z6, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z6, Z5
+	ADDQ       $0x00000400, AX
+	ADDQ       $0x00000400, R8
+	ADDQ       $0x000000c0, CX
+	DECQ       DX
+	JNZ        block
+	VMOVUPS    Z0, (SI)
+	VMOVUPS    Z1, 64(SI)
+	VMOVUPS    Z2, 128(SI)
+	VMOVUPS    Z3, 192(SI)
+	VMOVUPS    Z4, 256(SI)
+	VMOVUPS    Z5, 320(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native3AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native3AVX512(SB), NOSPLIT, $8-48
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z3, Z2
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z3, Z2
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z3, Z2
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z3, Z2
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z3, Z2
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z3, Z2
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z3, Z2
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z3, Z2
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z3, Z2
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z3, Z2
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z3, Z2
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z3, Z2
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z3, Z2
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z3, Z2
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z3, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z3, Z2
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z3, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z3, Z1
@@ -44588,111 +51122,341 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native4AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native4AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native4Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   AX, R8
+	ADDQ   BX, R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+
+block:
+	PREFETCHT0 (AX)(DI*1)
+	VMOVUPS    (AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z8, Z6
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z8, Z7
+	PREFETCHT0 64(AX)(DI*1)
+	VMOVUPS    64(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z8, Z6
+	PREFETCHT0 64(R8)(DI*1)
+	VMOVUPS    64(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z8, Z7
+	PREFETCHT0 128(AX)(DI*1)
+	VMOVUPS    128(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z8, Z6
+	PREFETCHT0 128(R8)(DI*1)
+	VMOVUPS    128(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z8, Z7
+	PREFETCHT0 192(AX)(DI*1)
+	VMOVUPS    192(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z8, Z6
+	PREFETCHT0 192(R8)(DI*1)
+	VMOVUPS    192(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z8, Z7
+	PREFETCHT0 256(AX)(DI*1)
+	VMOVUPS    256(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z8, Z6
+	PREFETCHT0 256(R8)(DI*1)
+	VMOVUPS    256(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z8, Z7
+	PREFETCHT0 320(AX)(DI*1)
+	VMOVUPS    320(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z8, Z6
+	PREFETCHT0 320(R8)(DI*1)
+	VMOVUPS    320(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z8, Z7
+	PREFETCHT0 384(AX)(DI*1)
+	VMOVUPS    384(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z8, Z6
+	PREFETCHT0 384(R8)(DI*1)
+	VMOVUPS    384(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z8, Z7
+	PREFETCHT0 448(AX)(DI*1)
+	VMOVUPS    448(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z8, Z6
+	PREFETCHT0 448(R8)(DI*1)
+	VMOVUPS    448(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z8, Z7
+	PREFETCHT0 512(AX)(DI*1)
+	VMOVUPS    512(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z8, Z6
+	PREFETCHT0 512(R8)(DI*1)
+	VMOVUPS    512(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z8, Z7
+	PREFETCHT0 576(AX)(DI*1)
+	VMOVUPS    576(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z8, Z6
+	PREFETCHT0 576(R8)(DI*1)
+	VMOVUPS    576(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z8, Z7
+	PREFETCHT0 640(AX)(DI*1)
+	VMOVUPS    640(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z8, Z6
+	PREFETCHT0 640(R8)(DI*1)
+	VMOVUPS    640(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z8, Z7
+	PREFETCHT0 704(AX)(DI*1)
+	VMOVUPS    704(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z8, Z6
+	PREFETCHT0 704(R8)(DI*1)
+	VMOVUPS    704(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z8, Z7
+	PREFETCHT0 768(AX)(DI*1)
+	VMOVUPS    768(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z8, Z6
+	PREFETCHT0 768(R8)(DI*1)
+	VMOVUPS    768(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z8, Z7
+	PREFETCHT0 832(AX)(DI*1)
+	VMOVUPS    832(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z8, Z6
+	PREFETCHT0 832(R8)(DI*1)
+	VMOVUPS    832(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z8, Z7
+	PREFETCHT0 896(AX)(DI*1)
+	VMOVUPS    896(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z8, Z6
+	PREFETCHT0 896(R8)(DI*1)
+	VMOVUPS    896(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z8, Z7
+	PREFETCHT0 960(AX)(DI*1)
+	VMOVUPS    960(AX), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z8, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z8, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z8, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z8, Z6
+	PREFETCHT0 960(R8)(DI*1)
+	VMOVUPS    960(R8), Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z8, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z8, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z8, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z8, Z7
+	ADDQ       $0x00000400, AX
+	ADDQ       $0x00000400, R8
+	ADDQ       $0x00000100, CX
+	DECQ       DX
+	JNZ        block
+	VMOVUPS    Z0, (SI)
+	VMOVUPS    Z1, 64(SI)
+	VMOVUPS    Z2, 128(SI)
+	VMOVUPS    Z3, 192(SI)
+	VMOVUPS    Z4, 256(SI)
+	VMOVUPS    Z5, 320(SI)
+	VMOVUPS    Z6, 384(SI)
+	VMOVUPS    Z7, 448(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native4AVX512(SB), NOSPLIT, $8-48
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z4, Z3
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z4, Z3
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z4, Z3
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z4, Z3
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z4, Z3
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z4, Z3
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z4, Z3
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z4, Z3
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z4, Z3
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z4, Z3
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z4, Z3
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z4, Z3
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z4, Z3
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z4, Z3
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z4, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z4, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z4, Z3
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z4, Z1
@@ -44709,14 +51473,280 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native5AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native5AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native5Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   AX, R8
+	ADDQ   BX, R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+
+block:
+	PREFETCHT0 (AX)(DI*1)
+	VMOVUPS    (AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z10, Z8
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z10, Z9
+	PREFETCHT0 64(AX)(DI*1)
+	VMOVUPS    64(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z10, Z8
+	PREFETCHT0 64(R8)(DI*1)
+	VMOVUPS    64(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z10, Z9
+	PREFETCHT0 128(AX)(DI*1)
+	VMOVUPS    128(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z10, Z8
+	PREFETCHT0 128(R8)(DI*1)
+	VMOVUPS    128(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z10, Z9
+	PREFETCHT0 192(AX)(DI*1)
+	VMOVUPS    192(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z10, Z8
+	PREFETCHT0 192(R8)(DI*1)
+	VMOVUPS    192(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z10, Z9
+	PREFETCHT0 256(AX)(DI*1)
+	VMOVUPS    256(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z10, Z8
+	PREFETCHT0 256(R8)(DI*1)
+	VMOVUPS    256(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z10, Z9
+	PREFETCHT0 320(AX)(DI*1)
+	VMOVUPS    320(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z10, Z8
+	PREFETCHT0 320(R8)(DI*1)
+	VMOVUPS    320(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z10, Z9
+	PREFETCHT0 384(AX)(DI*1)
+	VMOVUPS    384(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z10, Z8
+	PREFETCHT0 384(R8)(DI*1)
+	VMOVUPS    384(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z10, Z9
+	PREFETCHT0 448(AX)(DI*1)
+	VMOVUPS    448(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z10, Z8
+	PREFETCHT0 448(R8)(DI*1)
+	VMOVUPS    448(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z10, Z9
+	PREFETCHT0 512(AX)(DI*1)
+	VMOVUPS    512(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z10, Z8
+	PREFETCHT0 512(R8)(DI*1)
+	VMOVUPS    512(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z10, Z9
+	PREFETCHT0 576(AX)(DI*1)
+	VMOVUPS    576(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z10, Z8
+	PREFETCHT0 576(R8)(DI*1)
+	VMOVUPS    576(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z10, Z9
+	PREFETCHT0 640(AX)(DI*1)
+	VMOVUPS    640(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z10, Z8
+	PREFETCHT0 640(R8)(DI*1)
+	VMOVUPS    640(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z10, Z9
+	PREFETCHT0 704(AX)(DI*1)
+	VMOVUPS    704(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z10, Z8
+	PREFETCHT0 704(R8)(DI*1)
+	VMOVUPS    704(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z10, Z9
+	PREFETCHT0 768(AX)(DI*1)
+	VMOVUPS    768(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z10, Z8
+	PREFETCHT0 768(R8)(DI*1)
+	VMOVUPS    768(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z10, Z9
+	PREFETCHT0 832(AX)(DI*1)
+	VMOVUPS    832(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z10, Z8
+	PREFETCHT0 832(R8)(DI*1)
+	VMOVUPS    832(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z10, Z9
+	PREFETCHT0 896(AX)(DI*1)
+	VMOVUPS    896(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z10, Z8
+	PREFETCHT0 896(R8)(DI*1)
+	VMOVUPS    896(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z10, Z9
+	PREFETCHT0 960(AX)(DI*1)
+	VMOVUPS    960(AX), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z10, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z10, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z10, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z10, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4f // VDPBF16PS  316(CX), Z10, Z8
+	PREFETCHT0 960(R8)(DI*1)
+	VMOVUPS    960(R8), Z10
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z10, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z10, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z10, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z10, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4f // VDPBF16PS  316(CX), Z10, Z9
+	ADDQ       $0x00000400, AX
+	ADDQ       $0x00000400, R8
+	ADDQ       $0x00000140, CX
+	DECQ       DX
+	JNZ        block
+	VMOVUPS    Z0, (SI)
+	VMOVUPS    Z1, 64(SI)
+	VMOVUPS    Z2, 128(SI)
+	VMOVUPS    Z3, 192(SI)
+	VMOVUPS    Z4, 256(SI)
+	VMOVUPS    Z5, 320(SI)
+	VMOVUPS    Z6, 384(SI)
+	VMOVUPS    Z7, 448(SI)
+	VMOVUPS    Z8, 512(SI)
+	VMOVUPS    Z9, 576(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native5AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native5AVX512(SB), NOSPLIT, $8-48
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -44724,112 +51754,112 @@ TEXT ·bf16Native5AVX512(SB), NOSPLIT, $8-40
 	VXORPS Z4, Z4, Z4
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z5, Z4
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z5, Z4
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z5, Z4
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z5, Z4
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z5, Z4
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z5, Z4
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z5, Z4
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z5, Z4
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z5, Z4
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z5, Z4
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z5, Z4
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z5, Z4
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z5, Z4
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z5, Z4
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z5, Z1
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z5, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z5, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z5, Z4
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z5, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z5, Z1
@@ -44848,14 +51878,316 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native6AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native6AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native6Groups2AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   AX, R8
+	ADDQ   BX, R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+
+block:
+	PREFETCHT0 (AX)(DI*1)
+	VMOVUPS    (AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x50 // VDPBF16PS  320(CX), Z12, Z10
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x50 // VDPBF16PS  320(CX), Z12, Z11
+	PREFETCHT0 64(AX)(DI*1)
+	VMOVUPS    64(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x51 // VDPBF16PS  324(CX), Z12, Z10
+	PREFETCHT0 64(R8)(DI*1)
+	VMOVUPS    64(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x51 // VDPBF16PS  324(CX), Z12, Z11
+	PREFETCHT0 128(AX)(DI*1)
+	VMOVUPS    128(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x52 // VDPBF16PS  328(CX), Z12, Z10
+	PREFETCHT0 128(R8)(DI*1)
+	VMOVUPS    128(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x52 // VDPBF16PS  328(CX), Z12, Z11
+	PREFETCHT0 192(AX)(DI*1)
+	VMOVUPS    192(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x53 // VDPBF16PS  332(CX), Z12, Z10
+	PREFETCHT0 192(R8)(DI*1)
+	VMOVUPS    192(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x53 // VDPBF16PS  332(CX), Z12, Z11
+	PREFETCHT0 256(AX)(DI*1)
+	VMOVUPS    256(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x54 // VDPBF16PS  336(CX), Z12, Z10
+	PREFETCHT0 256(R8)(DI*1)
+	VMOVUPS    256(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x54 // VDPBF16PS  336(CX), Z12, Z11
+	PREFETCHT0 320(AX)(DI*1)
+	VMOVUPS    320(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x55 // VDPBF16PS  340(CX), Z12, Z10
+	PREFETCHT0 320(R8)(DI*1)
+	VMOVUPS    320(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x55 // VDPBF16PS  340(CX), Z12, Z11
+	PREFETCHT0 384(AX)(DI*1)
+	VMOVUPS    384(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x56 // VDPBF16PS  344(CX), Z12, Z10
+	PREFETCHT0 384(R8)(DI*1)
+	VMOVUPS    384(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x56 // VDPBF16PS  344(CX), Z12, Z11
+	PREFETCHT0 448(AX)(DI*1)
+	VMOVUPS    448(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x57 // VDPBF16PS  348(CX), Z12, Z10
+	PREFETCHT0 448(R8)(DI*1)
+	VMOVUPS    448(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x57 // VDPBF16PS  348(CX), Z12, Z11
+	PREFETCHT0 512(AX)(DI*1)
+	VMOVUPS    512(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x58 // VDPBF16PS  352(CX), Z12, Z10
+	PREFETCHT0 512(R8)(DI*1)
+	VMOVUPS    512(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x58 // VDPBF16PS  352(CX), Z12, Z11
+	PREFETCHT0 576(AX)(DI*1)
+	VMOVUPS    576(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x59 // VDPBF16PS  356(CX), Z12, Z10
+	PREFETCHT0 576(R8)(DI*1)
+	VMOVUPS    576(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x59 // VDPBF16PS  356(CX), Z12, Z11
+	PREFETCHT0 640(AX)(DI*1)
+	VMOVUPS    640(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5a // VDPBF16PS  360(CX), Z12, Z10
+	PREFETCHT0 640(R8)(DI*1)
+	VMOVUPS    640(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5a // VDPBF16PS  360(CX), Z12, Z11
+	PREFETCHT0 704(AX)(DI*1)
+	VMOVUPS    704(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5b // VDPBF16PS  364(CX), Z12, Z10
+	PREFETCHT0 704(R8)(DI*1)
+	VMOVUPS    704(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5b // VDPBF16PS  364(CX), Z12, Z11
+	PREFETCHT0 768(AX)(DI*1)
+	VMOVUPS    768(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5c // VDPBF16PS  368(CX), Z12, Z10
+	PREFETCHT0 768(R8)(DI*1)
+	VMOVUPS    768(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5c // VDPBF16PS  368(CX), Z12, Z11
+	PREFETCHT0 832(AX)(DI*1)
+	VMOVUPS    832(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5d // VDPBF16PS  372(CX), Z12, Z10
+	PREFETCHT0 832(R8)(DI*1)
+	VMOVUPS    832(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5d // VDPBF16PS  372(CX), Z12, Z11
+	PREFETCHT0 896(AX)(DI*1)
+	VMOVUPS    896(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5e // VDPBF16PS  376(CX), Z12, Z10
+	PREFETCHT0 896(R8)(DI*1)
+	VMOVUPS    896(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5e // VDPBF16PS  376(CX), Z12, Z11
+	PREFETCHT0 960(AX)(DI*1)
+	VMOVUPS    960(AX), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z12, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z12, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z12, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z12, Z6
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4f // VDPBF16PS  316(CX), Z12, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5f // VDPBF16PS  380(CX), Z12, Z10
+	PREFETCHT0 960(R8)(DI*1)
+	VMOVUPS    960(R8), Z12
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z12, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z12, Z3
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z12, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z12, Z7
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4f // VDPBF16PS  316(CX), Z12, Z9
+	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5f // VDPBF16PS  380(CX), Z12, Z11
+	ADDQ       $0x00000400, AX
+	ADDQ       $0x00000400, R8
+	ADDQ       $0x00000180, CX
+	DECQ       DX
+	JNZ        block
+	VMOVUPS    Z0, (SI)
+	VMOVUPS    Z1, 64(SI)
+	VMOVUPS    Z2, 128(SI)
+	VMOVUPS    Z3, 192(SI)
+	VMOVUPS    Z4, 256(SI)
+	VMOVUPS    Z5, 320(SI)
+	VMOVUPS    Z6, 384(SI)
+	VMOVUPS    Z7, 448(SI)
+	VMOVUPS    Z8, 512(SI)
+	VMOVUPS    Z9, 576(SI)
+	VMOVUPS    Z10, 640(SI)
+	VMOVUPS    Z11, 704(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native6AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native6AVX512(SB), NOSPLIT, $8-48
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -44864,7 +52196,7 @@ TEXT ·bf16Native6AVX512(SB), NOSPLIT, $8-40
 	VXORPS Z5, Z5, Z5
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z6, Z1
@@ -44872,7 +52204,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x50 // VDPBF16PS  320(CX), Z6, Z5
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z6, Z1
@@ -44880,7 +52212,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x51 // VDPBF16PS  324(CX), Z6, Z5
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z6, Z1
@@ -44888,7 +52220,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x52 // VDPBF16PS  328(CX), Z6, Z5
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z6, Z1
@@ -44896,7 +52228,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x53 // VDPBF16PS  332(CX), Z6, Z5
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z6, Z1
@@ -44904,7 +52236,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x54 // VDPBF16PS  336(CX), Z6, Z5
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z6, Z1
@@ -44912,7 +52244,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x55 // VDPBF16PS  340(CX), Z6, Z5
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z6, Z1
@@ -44920,7 +52252,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x56 // VDPBF16PS  344(CX), Z6, Z5
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z6, Z1
@@ -44928,7 +52260,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x57 // VDPBF16PS  348(CX), Z6, Z5
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z6, Z1
@@ -44936,7 +52268,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x58 // VDPBF16PS  352(CX), Z6, Z5
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z6, Z1
@@ -44944,7 +52276,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x59 // VDPBF16PS  356(CX), Z6, Z5
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z6, Z1
@@ -44952,7 +52284,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5a // VDPBF16PS  360(CX), Z6, Z5
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z6, Z1
@@ -44960,7 +52292,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5b // VDPBF16PS  364(CX), Z6, Z5
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z6, Z1
@@ -44968,7 +52300,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5c // VDPBF16PS  368(CX), Z6, Z5
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z6, Z1
@@ -44976,7 +52308,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5d // VDPBF16PS  372(CX), Z6, Z5
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z6, Z1
@@ -44984,7 +52316,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z6, Z3
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z6, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5e // VDPBF16PS  376(CX), Z6, Z5
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z6, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z6, Z1
@@ -45005,14 +52337,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native7AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native7AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native7AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native7AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -45022,7 +52355,7 @@ TEXT ·bf16Native7AVX512(SB), NOSPLIT, $8-40
 	VXORPS Z6, Z6, Z6
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z7, Z1
@@ -45031,7 +52364,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x50 // VDPBF16PS  320(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x60 // VDPBF16PS  384(CX), Z7, Z6
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z7, Z1
@@ -45040,7 +52373,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x51 // VDPBF16PS  324(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x61 // VDPBF16PS  388(CX), Z7, Z6
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z7, Z1
@@ -45049,7 +52382,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x52 // VDPBF16PS  328(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x62 // VDPBF16PS  392(CX), Z7, Z6
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z7, Z1
@@ -45058,7 +52391,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x53 // VDPBF16PS  332(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x63 // VDPBF16PS  396(CX), Z7, Z6
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z7, Z1
@@ -45067,7 +52400,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x54 // VDPBF16PS  336(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x64 // VDPBF16PS  400(CX), Z7, Z6
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z7, Z1
@@ -45076,7 +52409,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x55 // VDPBF16PS  340(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x65 // VDPBF16PS  404(CX), Z7, Z6
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z7, Z1
@@ -45085,7 +52418,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x56 // VDPBF16PS  344(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x66 // VDPBF16PS  408(CX), Z7, Z6
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z7, Z1
@@ -45094,7 +52427,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x57 // VDPBF16PS  348(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x67 // VDPBF16PS  412(CX), Z7, Z6
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z7, Z1
@@ -45103,7 +52436,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x58 // VDPBF16PS  352(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x68 // VDPBF16PS  416(CX), Z7, Z6
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z7, Z1
@@ -45112,7 +52445,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x59 // VDPBF16PS  356(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x69 // VDPBF16PS  420(CX), Z7, Z6
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z7, Z1
@@ -45121,7 +52454,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5a // VDPBF16PS  360(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6a // VDPBF16PS  424(CX), Z7, Z6
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z7, Z1
@@ -45130,7 +52463,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5b // VDPBF16PS  364(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6b // VDPBF16PS  428(CX), Z7, Z6
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z7, Z1
@@ -45139,7 +52472,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5c // VDPBF16PS  368(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6c // VDPBF16PS  432(CX), Z7, Z6
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z7, Z1
@@ -45148,7 +52481,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5d // VDPBF16PS  372(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6d // VDPBF16PS  436(CX), Z7, Z6
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z7, Z1
@@ -45157,7 +52490,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z7, Z4
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5e // VDPBF16PS  376(CX), Z7, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6e // VDPBF16PS  440(CX), Z7, Z6
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z7
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z7, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z7, Z1
@@ -45180,14 +52513,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native8AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native8AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native8AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native8AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -45198,7 +52532,7 @@ TEXT ·bf16Native8AVX512(SB), NOSPLIT, $8-40
 	VXORPS Z7, Z7, Z7
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z8, Z1
@@ -45208,7 +52542,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x50 // VDPBF16PS  320(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x60 // VDPBF16PS  384(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x70 // VDPBF16PS  448(CX), Z8, Z7
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z8, Z1
@@ -45218,7 +52552,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x51 // VDPBF16PS  324(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x61 // VDPBF16PS  388(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x71 // VDPBF16PS  452(CX), Z8, Z7
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z8, Z1
@@ -45228,7 +52562,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x52 // VDPBF16PS  328(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x62 // VDPBF16PS  392(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x72 // VDPBF16PS  456(CX), Z8, Z7
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z8, Z1
@@ -45238,7 +52572,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x53 // VDPBF16PS  332(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x63 // VDPBF16PS  396(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x73 // VDPBF16PS  460(CX), Z8, Z7
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z8, Z1
@@ -45248,7 +52582,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x54 // VDPBF16PS  336(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x64 // VDPBF16PS  400(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x74 // VDPBF16PS  464(CX), Z8, Z7
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z8, Z1
@@ -45258,7 +52592,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x55 // VDPBF16PS  340(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x65 // VDPBF16PS  404(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x75 // VDPBF16PS  468(CX), Z8, Z7
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z8, Z1
@@ -45268,7 +52602,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x56 // VDPBF16PS  344(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x66 // VDPBF16PS  408(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x76 // VDPBF16PS  472(CX), Z8, Z7
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z8, Z1
@@ -45278,7 +52612,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x57 // VDPBF16PS  348(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x67 // VDPBF16PS  412(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x77 // VDPBF16PS  476(CX), Z8, Z7
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z8, Z1
@@ -45288,7 +52622,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x58 // VDPBF16PS  352(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x68 // VDPBF16PS  416(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x78 // VDPBF16PS  480(CX), Z8, Z7
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z8, Z1
@@ -45298,7 +52632,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x59 // VDPBF16PS  356(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x69 // VDPBF16PS  420(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x79 // VDPBF16PS  484(CX), Z8, Z7
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z8, Z1
@@ -45308,7 +52642,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5a // VDPBF16PS  360(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6a // VDPBF16PS  424(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7a // VDPBF16PS  488(CX), Z8, Z7
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z8, Z1
@@ -45318,7 +52652,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5b // VDPBF16PS  364(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6b // VDPBF16PS  428(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7b // VDPBF16PS  492(CX), Z8, Z7
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z8, Z1
@@ -45328,7 +52662,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5c // VDPBF16PS  368(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6c // VDPBF16PS  432(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7c // VDPBF16PS  496(CX), Z8, Z7
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z8, Z1
@@ -45338,7 +52672,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5d // VDPBF16PS  372(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6d // VDPBF16PS  436(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7d // VDPBF16PS  500(CX), Z8, Z7
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z8, Z1
@@ -45348,7 +52682,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5e // VDPBF16PS  376(CX), Z8, Z5
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6e // VDPBF16PS  440(CX), Z8, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7e // VDPBF16PS  504(CX), Z8, Z7
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z8
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z8, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z8, Z1
@@ -45373,14 +52707,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native9AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native9AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native9AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native9AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -45392,7 +52727,7 @@ TEXT ·bf16Native9AVX512(SB), NOSPLIT, $8-40
 	VXORPS Z8, Z8, Z8
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z9, Z1
@@ -45403,7 +52738,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x60 // VDPBF16PS  384(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x70 // VDPBF16PS  448(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  512(CX), Z9, Z8
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z9, Z1
@@ -45414,7 +52749,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x61 // VDPBF16PS  388(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x71 // VDPBF16PS  452(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x04; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  516(CX), Z9, Z8
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z9, Z1
@@ -45425,7 +52760,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x62 // VDPBF16PS  392(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x72 // VDPBF16PS  456(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x08; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  520(CX), Z9, Z8
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z9, Z1
@@ -45436,7 +52771,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x63 // VDPBF16PS  396(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x73 // VDPBF16PS  460(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x0c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  524(CX), Z9, Z8
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z9, Z1
@@ -45447,7 +52782,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x64 // VDPBF16PS  400(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x74 // VDPBF16PS  464(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x10; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  528(CX), Z9, Z8
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z9, Z1
@@ -45458,7 +52793,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x65 // VDPBF16PS  404(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x75 // VDPBF16PS  468(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x14; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  532(CX), Z9, Z8
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z9, Z1
@@ -45469,7 +52804,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x66 // VDPBF16PS  408(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x76 // VDPBF16PS  472(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x18; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  536(CX), Z9, Z8
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z9, Z1
@@ -45480,7 +52815,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x67 // VDPBF16PS  412(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x77 // VDPBF16PS  476(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x1c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  540(CX), Z9, Z8
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z9, Z1
@@ -45491,7 +52826,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x68 // VDPBF16PS  416(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x78 // VDPBF16PS  480(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x20; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  544(CX), Z9, Z8
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z9, Z1
@@ -45502,7 +52837,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x69 // VDPBF16PS  420(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x79 // VDPBF16PS  484(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x24; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  548(CX), Z9, Z8
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z9, Z1
@@ -45513,7 +52848,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6a // VDPBF16PS  424(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7a // VDPBF16PS  488(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x28; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  552(CX), Z9, Z8
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z9, Z1
@@ -45524,7 +52859,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6b // VDPBF16PS  428(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7b // VDPBF16PS  492(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x2c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  556(CX), Z9, Z8
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z9, Z1
@@ -45535,7 +52870,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6c // VDPBF16PS  432(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7c // VDPBF16PS  496(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x30; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  560(CX), Z9, Z8
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z9, Z1
@@ -45546,7 +52881,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6d // VDPBF16PS  436(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7d // VDPBF16PS  500(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x34; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  564(CX), Z9, Z8
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z9, Z1
@@ -45557,7 +52892,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6e // VDPBF16PS  440(CX), Z9, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7e // VDPBF16PS  504(CX), Z9, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x38; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  568(CX), Z9, Z8
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z9
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z9, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z9, Z1
@@ -45584,14 +52919,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native10AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native10AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native10AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native10AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -45604,7 +52940,7 @@ TEXT ·bf16Native10AVX512(SB), NOSPLIT, $8-40
 	VXORPS Z9, Z9, Z9
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z10, Z1
@@ -45616,7 +52952,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x70 // VDPBF16PS  448(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  512(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x40; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  576(CX), Z10, Z9
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z10, Z1
@@ -45628,7 +52964,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x71 // VDPBF16PS  452(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x04; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  516(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x44; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  580(CX), Z10, Z9
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z10, Z1
@@ -45640,7 +52976,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x72 // VDPBF16PS  456(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x08; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  520(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x48; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  584(CX), Z10, Z9
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z10, Z1
@@ -45652,7 +52988,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x73 // VDPBF16PS  460(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x0c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  524(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x4c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  588(CX), Z10, Z9
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z10, Z1
@@ -45664,7 +53000,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x74 // VDPBF16PS  464(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x10; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  528(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x50; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  592(CX), Z10, Z9
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z10, Z1
@@ -45676,7 +53012,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x75 // VDPBF16PS  468(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x14; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  532(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x54; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  596(CX), Z10, Z9
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z10, Z1
@@ -45688,7 +53024,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x76 // VDPBF16PS  472(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x18; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  536(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x58; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  600(CX), Z10, Z9
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z10, Z1
@@ -45700,7 +53036,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x77 // VDPBF16PS  476(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x1c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  540(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x5c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  604(CX), Z10, Z9
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z10, Z1
@@ -45712,7 +53048,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x78 // VDPBF16PS  480(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x20; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  544(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x60; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  608(CX), Z10, Z9
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z10, Z1
@@ -45724,7 +53060,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x79 // VDPBF16PS  484(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x24; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  548(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x64; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  612(CX), Z10, Z9
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z10, Z1
@@ -45736,7 +53072,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7a // VDPBF16PS  488(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x28; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  552(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x68; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  616(CX), Z10, Z9
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z10, Z1
@@ -45748,7 +53084,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7b // VDPBF16PS  492(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x2c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  556(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x6c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  620(CX), Z10, Z9
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z10, Z1
@@ -45760,7 +53096,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7c // VDPBF16PS  496(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x30; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  560(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x70; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  624(CX), Z10, Z9
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z10, Z1
@@ -45772,7 +53108,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7d // VDPBF16PS  500(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x34; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  564(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x74; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  628(CX), Z10, Z9
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z10, Z1
@@ -45784,7 +53120,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7e // VDPBF16PS  504(CX), Z10, Z7
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x38; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  568(CX), Z10, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x78; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  632(CX), Z10, Z9
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z10
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z10, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z10, Z1
@@ -45813,14 +53149,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native11AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native11AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native11AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native11AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -45834,7 +53171,7 @@ TEXT ·bf16Native11AVX512(SB), NOSPLIT, $8-40
 	VXORPS Z10, Z10, Z10
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z11, Z1
@@ -45847,7 +53184,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  512(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x40; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  576(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x80; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  640(CX), Z11, Z10
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z11, Z1
@@ -45860,7 +53197,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x04; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  516(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x44; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  580(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x84; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  644(CX), Z11, Z10
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z11, Z1
@@ -45873,7 +53210,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x08; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  520(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x48; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  584(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x88; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  648(CX), Z11, Z10
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z11, Z1
@@ -45886,7 +53223,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x0c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  524(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x4c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  588(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x8c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  652(CX), Z11, Z10
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z11, Z1
@@ -45899,7 +53236,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x10; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  528(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x50; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  592(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x90; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  656(CX), Z11, Z10
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z11, Z1
@@ -45912,7 +53249,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x14; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  532(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x54; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  596(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x94; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  660(CX), Z11, Z10
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z11, Z1
@@ -45925,7 +53262,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x18; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  536(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x58; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  600(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x98; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  664(CX), Z11, Z10
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z11, Z1
@@ -45938,7 +53275,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x1c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  540(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x5c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  604(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x9c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  668(CX), Z11, Z10
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z11, Z1
@@ -45951,7 +53288,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x20; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  544(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x60; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  608(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xa0; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  672(CX), Z11, Z10
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z11, Z1
@@ -45964,7 +53301,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x24; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  548(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x64; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  612(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xa4; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  676(CX), Z11, Z10
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z11, Z1
@@ -45977,7 +53314,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x28; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  552(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x68; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  616(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xa8; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  680(CX), Z11, Z10
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z11, Z1
@@ -45990,7 +53327,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x2c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  556(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x6c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  620(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xac; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  684(CX), Z11, Z10
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z11, Z1
@@ -46003,7 +53340,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x30; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  560(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x70; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  624(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xb0; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  688(CX), Z11, Z10
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z11, Z1
@@ -46016,7 +53353,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x34; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  564(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x74; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  628(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xb4; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  692(CX), Z11, Z10
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z11, Z1
@@ -46029,7 +53366,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x38; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  568(CX), Z11, Z8
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x78; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  632(CX), Z11, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xb8; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  696(CX), Z11, Z10
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z11
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z11, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z11, Z1
@@ -46060,14 +53397,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native12AVX512(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Native12AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native12AVX512(SB), NOSPLIT, $8-40
+TEXT ·bf16Native12AVX512(SB), NOSPLIT, $8-48
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), BX
+	MOVQ   y+40(FP), BX
+	MOVQ   ahead+32(FP), SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -46082,7 +53420,7 @@ TEXT ·bf16Native12AVX512(SB), NOSPLIT, $8-40
 	VXORPS Z11, Z11, Z11
 
 block:
-	PREFETCHT0 4096(AX)
+	PREFETCHT0 (AX)(SI*1)
 	VMOVUPS    (AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z12, Z1
@@ -46096,7 +53434,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x40; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  576(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x80; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  640(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xc0; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  704(CX), Z12, Z11
-	PREFETCHT0 4160(AX)
+	PREFETCHT0 64(AX)(SI*1)
 	VMOVUPS    64(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z12, Z1
@@ -46110,7 +53448,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x44; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  580(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x84; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  644(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xc4; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  708(CX), Z12, Z11
-	PREFETCHT0 4224(AX)
+	PREFETCHT0 128(AX)(SI*1)
 	VMOVUPS    128(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z12, Z1
@@ -46124,7 +53462,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x48; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  584(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x88; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  648(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xc8; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  712(CX), Z12, Z11
-	PREFETCHT0 4288(AX)
+	PREFETCHT0 192(AX)(SI*1)
 	VMOVUPS    192(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z12, Z1
@@ -46138,7 +53476,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x4c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  588(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x8c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  652(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xcc; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  716(CX), Z12, Z11
-	PREFETCHT0 4352(AX)
+	PREFETCHT0 256(AX)(SI*1)
 	VMOVUPS    256(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z12, Z1
@@ -46152,7 +53490,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x50; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  592(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x90; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  656(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xd0; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  720(CX), Z12, Z11
-	PREFETCHT0 4416(AX)
+	PREFETCHT0 320(AX)(SI*1)
 	VMOVUPS    320(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z12, Z1
@@ -46166,7 +53504,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x54; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  596(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x94; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  660(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xd4; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  724(CX), Z12, Z11
-	PREFETCHT0 4480(AX)
+	PREFETCHT0 384(AX)(SI*1)
 	VMOVUPS    384(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z12, Z1
@@ -46180,7 +53518,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x58; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  600(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x98; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  664(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xd8; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  728(CX), Z12, Z11
-	PREFETCHT0 4544(AX)
+	PREFETCHT0 448(AX)(SI*1)
 	VMOVUPS    448(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z12, Z1
@@ -46194,7 +53532,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x5c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  604(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0x9c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  668(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xdc; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  732(CX), Z12, Z11
-	PREFETCHT0 4608(AX)
+	PREFETCHT0 512(AX)(SI*1)
 	VMOVUPS    512(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z12, Z1
@@ -46208,7 +53546,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x60; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  608(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xa0; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  672(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xe0; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  736(CX), Z12, Z11
-	PREFETCHT0 4672(AX)
+	PREFETCHT0 576(AX)(SI*1)
 	VMOVUPS    576(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z12, Z1
@@ -46222,7 +53560,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x64; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  612(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xa4; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  676(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xe4; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  740(CX), Z12, Z11
-	PREFETCHT0 4736(AX)
+	PREFETCHT0 640(AX)(SI*1)
 	VMOVUPS    640(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z12, Z1
@@ -46236,7 +53574,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x68; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  616(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xa8; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  680(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xe8; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  744(CX), Z12, Z11
-	PREFETCHT0 4800(AX)
+	PREFETCHT0 704(AX)(SI*1)
 	VMOVUPS    704(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z12, Z1
@@ -46250,7 +53588,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x6c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  620(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xac; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  684(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xec; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  748(CX), Z12, Z11
-	PREFETCHT0 4864(AX)
+	PREFETCHT0 768(AX)(SI*1)
 	VMOVUPS    768(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z12, Z1
@@ -46264,7 +53602,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x70; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  624(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xb0; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  688(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xf0; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  752(CX), Z12, Z11
-	PREFETCHT0 4928(AX)
+	PREFETCHT0 832(AX)(SI*1)
 	VMOVUPS    832(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z12, Z1
@@ -46278,7 +53616,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x74; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  628(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xb4; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  692(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xf4; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  756(CX), Z12, Z11
-	PREFETCHT0 4992(AX)
+	PREFETCHT0 896(AX)(SI*1)
 	VMOVUPS    896(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z12, Z1
@@ -46292,7 +53630,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x78; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  632(CX), Z12, Z9
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xb8; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  696(CX), Z12, Z10
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xf8; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  760(CX), Z12, Z11
-	PREFETCHT0 5056(AX)
+	PREFETCHT0 960(AX)(SI*1)
 	VMOVUPS    960(AX), Z12
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z12, Z0
 	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z12, Z1
@@ -46325,247 +53663,22 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native4GroupsAVX512(w *byte, a *byte, nb int, size int, y *float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native4GroupsAVX512(SB), NOSPLIT, $8-40
-	MOVQ   w+0(FP), AX
-	MOVQ   a+8(FP), CX
-	MOVQ   nb+16(FP), DX
-	MOVQ   size+24(FP), BX
-	MOVQ   y+32(FP), SI
-	MOVQ   AX, DI
-	ADDQ   BX, DI
-	MOVQ   DI, R8
-	ADDQ   BX, R8
-	MOVQ   R8, R9
-	ADDQ   BX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-
-block:
-	PREFETCHT0 4096(AX)
-	VMOVUPS    (AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z0
-	PREFETCHT0 4096(DI)
-	VMOVUPS    (DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z1
-	PREFETCHT0 4096(R8)
-	VMOVUPS    (R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z2
-	PREFETCHT0 4096(R9)
-	VMOVUPS    (R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z3
-	PREFETCHT0 4160(AX)
-	VMOVUPS    64(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z0
-	PREFETCHT0 4160(DI)
-	VMOVUPS    64(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z1
-	PREFETCHT0 4160(R8)
-	VMOVUPS    64(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z2
-	PREFETCHT0 4160(R9)
-	VMOVUPS    64(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z3
-	PREFETCHT0 4224(AX)
-	VMOVUPS    128(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z0
-	PREFETCHT0 4224(DI)
-	VMOVUPS    128(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z1
-	PREFETCHT0 4224(R8)
-	VMOVUPS    128(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z2
-	PREFETCHT0 4224(R9)
-	VMOVUPS    128(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z3
-	PREFETCHT0 4288(AX)
-	VMOVUPS    192(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z0
-	PREFETCHT0 4288(DI)
-	VMOVUPS    192(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z1
-	PREFETCHT0 4288(R8)
-	VMOVUPS    192(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z2
-	PREFETCHT0 4288(R9)
-	VMOVUPS    192(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z3
-	PREFETCHT0 4352(AX)
-	VMOVUPS    256(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z0
-	PREFETCHT0 4352(DI)
-	VMOVUPS    256(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z1
-	PREFETCHT0 4352(R8)
-	VMOVUPS    256(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z2
-	PREFETCHT0 4352(R9)
-	VMOVUPS    256(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z3
-	PREFETCHT0 4416(AX)
-	VMOVUPS    320(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z0
-	PREFETCHT0 4416(DI)
-	VMOVUPS    320(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z1
-	PREFETCHT0 4416(R8)
-	VMOVUPS    320(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z2
-	PREFETCHT0 4416(R9)
-	VMOVUPS    320(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z3
-	PREFETCHT0 4480(AX)
-	VMOVUPS    384(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z0
-	PREFETCHT0 4480(DI)
-	VMOVUPS    384(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z1
-	PREFETCHT0 4480(R8)
-	VMOVUPS    384(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z2
-	PREFETCHT0 4480(R9)
-	VMOVUPS    384(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z3
-	PREFETCHT0 4544(AX)
-	VMOVUPS    448(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z0
-	PREFETCHT0 4544(DI)
-	VMOVUPS    448(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z1
-	PREFETCHT0 4544(R8)
-	VMOVUPS    448(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z2
-	PREFETCHT0 4544(R9)
-	VMOVUPS    448(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z3
-	PREFETCHT0 4608(AX)
-	VMOVUPS    512(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z0
-	PREFETCHT0 4608(DI)
-	VMOVUPS    512(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z1
-	PREFETCHT0 4608(R8)
-	VMOVUPS    512(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z2
-	PREFETCHT0 4608(R9)
-	VMOVUPS    512(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z3
-	PREFETCHT0 4672(AX)
-	VMOVUPS    576(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z0
-	PREFETCHT0 4672(DI)
-	VMOVUPS    576(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z1
-	PREFETCHT0 4672(R8)
-	VMOVUPS    576(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z2
-	PREFETCHT0 4672(R9)
-	VMOVUPS    576(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z3
-	PREFETCHT0 4736(AX)
-	VMOVUPS    640(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z0
-	PREFETCHT0 4736(DI)
-	VMOVUPS    640(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z1
-	PREFETCHT0 4736(R8)
-	VMOVUPS    640(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z2
-	PREFETCHT0 4736(R9)
-	VMOVUPS    640(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z3
-	PREFETCHT0 4800(AX)
-	VMOVUPS    704(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z0
-	PREFETCHT0 4800(DI)
-	VMOVUPS    704(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z1
-	PREFETCHT0 4800(R8)
-	VMOVUPS    704(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z2
-	PREFETCHT0 4800(R9)
-	VMOVUPS    704(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z3
-	PREFETCHT0 4864(AX)
-	VMOVUPS    768(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z0
-	PREFETCHT0 4864(DI)
-	VMOVUPS    768(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z1
-	PREFETCHT0 4864(R8)
-	VMOVUPS    768(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z2
-	PREFETCHT0 4864(R9)
-	VMOVUPS    768(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z3
-	PREFETCHT0 4928(AX)
-	VMOVUPS    832(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z0
-	PREFETCHT0 4928(DI)
-	VMOVUPS    832(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z1
-	PREFETCHT0 4928(R8)
-	VMOVUPS    832(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z2
-	PREFETCHT0 4928(R9)
-	VMOVUPS    832(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z3
-	PREFETCHT0 4992(AX)
-	VMOVUPS    896(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z0
-	PREFETCHT0 4992(DI)
-	VMOVUPS    896(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z1
-	PREFETCHT0 4992(R8)
-	VMOVUPS    896(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z2
-	PREFETCHT0 4992(R9)
-	VMOVUPS    896(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z3
-	PREFETCHT0 5056(AX)
-	VMOVUPS    960(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z0
-	PREFETCHT0 5056(DI)
-	VMOVUPS    960(DI), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z1
-	PREFETCHT0 5056(R8)
-	VMOVUPS    960(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z2
-	PREFETCHT0 5056(R9)
-	VMOVUPS    960(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z3
-	ADDQ       $0x00000400, AX
-	ADDQ       $0x00000400, DI
-	ADDQ       $0x00000400, R8
-	ADDQ       $0x00000400, R9
-	ADDQ       $0x00000040, CX
-	DECQ       DX
-	JNZ        block
-	VMOVUPS    Z0, (SI)
-	VMOVUPS    Z1, 64(SI)
-	VMOVUPS    Z2, 128(SI)
-	VMOVUPS    Z3, 192(SI)
-	VZEROUPPER
-	RET
-
-// func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Tiled1AVX2(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled1AVX2(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 
 block:
-	PREFETCHT0   4096(AX)
+	PREFETCHT0   (AX)(SI*1)
 	VMOVUPS      (AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      32(AX), Y3
@@ -46584,7 +53697,7 @@ block:
 	VBROADCASTSS 4(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4160(AX)
+	PREFETCHT0   64(AX)(SI*1)
 	VMOVUPS      64(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      96(AX), Y3
@@ -46599,7 +53712,7 @@ block:
 	VBROADCASTSS 12(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4224(AX)
+	PREFETCHT0   128(AX)(SI*1)
 	VMOVUPS      128(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      160(AX), Y3
@@ -46614,7 +53727,7 @@ block:
 	VBROADCASTSS 20(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4288(AX)
+	PREFETCHT0   192(AX)(SI*1)
 	VMOVUPS      192(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      224(AX), Y3
@@ -46629,7 +53742,7 @@ block:
 	VBROADCASTSS 28(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4352(AX)
+	PREFETCHT0   256(AX)(SI*1)
 	VMOVUPS      256(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      288(AX), Y3
@@ -46644,7 +53757,7 @@ block:
 	VBROADCASTSS 36(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4416(AX)
+	PREFETCHT0   320(AX)(SI*1)
 	VMOVUPS      320(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      352(AX), Y3
@@ -46659,7 +53772,7 @@ block:
 	VBROADCASTSS 44(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4480(AX)
+	PREFETCHT0   384(AX)(SI*1)
 	VMOVUPS      384(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      416(AX), Y3
@@ -46674,7 +53787,7 @@ block:
 	VBROADCASTSS 52(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4544(AX)
+	PREFETCHT0   448(AX)(SI*1)
 	VMOVUPS      448(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      480(AX), Y3
@@ -46689,7 +53802,7 @@ block:
 	VBROADCASTSS 60(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4608(AX)
+	PREFETCHT0   512(AX)(SI*1)
 	VMOVUPS      512(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      544(AX), Y3
@@ -46704,7 +53817,7 @@ block:
 	VBROADCASTSS 68(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4672(AX)
+	PREFETCHT0   576(AX)(SI*1)
 	VMOVUPS      576(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      608(AX), Y3
@@ -46719,7 +53832,7 @@ block:
 	VBROADCASTSS 76(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4736(AX)
+	PREFETCHT0   640(AX)(SI*1)
 	VMOVUPS      640(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      672(AX), Y3
@@ -46734,7 +53847,7 @@ block:
 	VBROADCASTSS 84(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4800(AX)
+	PREFETCHT0   704(AX)(SI*1)
 	VMOVUPS      704(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      736(AX), Y3
@@ -46749,7 +53862,7 @@ block:
 	VBROADCASTSS 92(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4864(AX)
+	PREFETCHT0   768(AX)(SI*1)
 	VMOVUPS      768(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      800(AX), Y3
@@ -46764,7 +53877,7 @@ block:
 	VBROADCASTSS 100(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4928(AX)
+	PREFETCHT0   832(AX)(SI*1)
 	VMOVUPS      832(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      864(AX), Y3
@@ -46779,7 +53892,7 @@ block:
 	VBROADCASTSS 108(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   4992(AX)
+	PREFETCHT0   896(AX)(SI*1)
 	VMOVUPS      896(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      928(AX), Y3
@@ -46794,7 +53907,7 @@ block:
 	VBROADCASTSS 116(CX), Y8
 	VFMADD231PS  Y8, Y2, Y6
 	VFMADD231PS  Y8, Y3, Y7
-	PREFETCHT0   5056(AX)
+	PREFETCHT0   960(AX)(SI*1)
 	VMOVUPS      960(AX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VMOVUPS      992(AX), Y3
@@ -46823,14 +53936,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Tiled2AVX2(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled2AVX2(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -46839,7 +53953,7 @@ TEXT ·bf16Tiled2AVX2(SB), NOSPLIT, $8-40
 	VXORPS  Y3, Y3, Y3
 
 block:
-	PREFETCHT0   4096(AX)
+	PREFETCHT0   (AX)(SI*1)
 	VMOVUPS      (AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      32(AX), Y5
@@ -46868,7 +53982,7 @@ block:
 	VBROADCASTSS 132(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4160(AX)
+	PREFETCHT0   64(AX)(SI*1)
 	VMOVUPS      64(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      96(AX), Y5
@@ -46889,7 +54003,7 @@ block:
 	VBROADCASTSS 140(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4224(AX)
+	PREFETCHT0   128(AX)(SI*1)
 	VMOVUPS      128(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      160(AX), Y5
@@ -46910,7 +54024,7 @@ block:
 	VBROADCASTSS 148(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4288(AX)
+	PREFETCHT0   192(AX)(SI*1)
 	VMOVUPS      192(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      224(AX), Y5
@@ -46931,7 +54045,7 @@ block:
 	VBROADCASTSS 156(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4352(AX)
+	PREFETCHT0   256(AX)(SI*1)
 	VMOVUPS      256(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      288(AX), Y5
@@ -46952,7 +54066,7 @@ block:
 	VBROADCASTSS 164(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4416(AX)
+	PREFETCHT0   320(AX)(SI*1)
 	VMOVUPS      320(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      352(AX), Y5
@@ -46973,7 +54087,7 @@ block:
 	VBROADCASTSS 172(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4480(AX)
+	PREFETCHT0   384(AX)(SI*1)
 	VMOVUPS      384(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      416(AX), Y5
@@ -46994,7 +54108,7 @@ block:
 	VBROADCASTSS 180(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4544(AX)
+	PREFETCHT0   448(AX)(SI*1)
 	VMOVUPS      448(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      480(AX), Y5
@@ -47015,7 +54129,7 @@ block:
 	VBROADCASTSS 188(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4608(AX)
+	PREFETCHT0   512(AX)(SI*1)
 	VMOVUPS      512(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      544(AX), Y5
@@ -47036,7 +54150,7 @@ block:
 	VBROADCASTSS 196(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4672(AX)
+	PREFETCHT0   576(AX)(SI*1)
 	VMOVUPS      576(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      608(AX), Y5
@@ -47057,7 +54171,7 @@ block:
 	VBROADCASTSS 204(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4736(AX)
+	PREFETCHT0   640(AX)(SI*1)
 	VMOVUPS      640(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      672(AX), Y5
@@ -47078,7 +54192,7 @@ block:
 	VBROADCASTSS 212(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4800(AX)
+	PREFETCHT0   704(AX)(SI*1)
 	VMOVUPS      704(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      736(AX), Y5
@@ -47099,7 +54213,7 @@ block:
 	VBROADCASTSS 220(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4864(AX)
+	PREFETCHT0   768(AX)(SI*1)
 	VMOVUPS      768(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      800(AX), Y5
@@ -47120,7 +54234,7 @@ block:
 	VBROADCASTSS 228(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4928(AX)
+	PREFETCHT0   832(AX)(SI*1)
 	VMOVUPS      832(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      864(AX), Y5
@@ -47141,7 +54255,7 @@ block:
 	VBROADCASTSS 236(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   4992(AX)
+	PREFETCHT0   896(AX)(SI*1)
 	VMOVUPS      896(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      928(AX), Y5
@@ -47162,7 +54276,7 @@ block:
 	VBROADCASTSS 244(CX), Y14
 	VFMADD231PS  Y14, Y4, Y12
 	VFMADD231PS  Y14, Y5, Y13
-	PREFETCHT0   5056(AX)
+	PREFETCHT0   960(AX)(SI*1)
 	VMOVUPS      960(AX), Y4
 	VPSLLD       $0x10, Y4, Y4
 	VMOVUPS      992(AX), Y5
@@ -47203,14 +54317,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Tiled3AVX2(SB), NOSPLIT, $8-40
+TEXT ·bf16Tiled3AVX2(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -47221,7 +54336,7 @@ TEXT ·bf16Tiled3AVX2(SB), NOSPLIT, $8-40
 	VXORPS  Y5, Y5, Y5
 
 block:
-	PREFETCHT0   4096(AX)
+	PREFETCHT0   (AX)(SI*1)
 	VMOVUPS      (AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      32(AX), Y7
@@ -47260,7 +54375,7 @@ block:
 	VBROADCASTSS 260(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4160(AX)
+	PREFETCHT0   64(AX)(SI*1)
 	VMOVUPS      64(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      96(AX), Y7
@@ -47287,7 +54402,7 @@ block:
 	VBROADCASTSS 268(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4224(AX)
+	PREFETCHT0   128(AX)(SI*1)
 	VMOVUPS      128(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      160(AX), Y7
@@ -47314,7 +54429,7 @@ block:
 	VBROADCASTSS 276(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4288(AX)
+	PREFETCHT0   192(AX)(SI*1)
 	VMOVUPS      192(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      224(AX), Y7
@@ -47341,7 +54456,7 @@ block:
 	VBROADCASTSS 284(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4352(AX)
+	PREFETCHT0   256(AX)(SI*1)
 	VMOVUPS      256(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      288(AX), Y7
@@ -47368,7 +54483,7 @@ block:
 	VBROADCASTSS 292(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4416(AX)
+	PREFETCHT0   320(AX)(SI*1)
 	VMOVUPS      320(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      352(AX), Y7
@@ -47395,7 +54510,7 @@ block:
 	VBROADCASTSS 300(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4480(AX)
+	PREFETCHT0   384(AX)(SI*1)
 	VMOVUPS      384(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      416(AX), Y7
@@ -47422,7 +54537,7 @@ block:
 	VBROADCASTSS 308(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4544(AX)
+	PREFETCHT0   448(AX)(SI*1)
 	VMOVUPS      448(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      480(AX), Y7
@@ -47449,7 +54564,7 @@ block:
 	VBROADCASTSS 316(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4608(AX)
+	PREFETCHT0   512(AX)(SI*1)
 	VMOVUPS      512(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      544(AX), Y7
@@ -47476,7 +54591,7 @@ block:
 	VBROADCASTSS 324(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4672(AX)
+	PREFETCHT0   576(AX)(SI*1)
 	VMOVUPS      576(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      608(AX), Y7
@@ -47503,7 +54618,7 @@ block:
 	VBROADCASTSS 332(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4736(AX)
+	PREFETCHT0   640(AX)(SI*1)
 	VMOVUPS      640(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      672(AX), Y7
@@ -47530,7 +54645,7 @@ block:
 	VBROADCASTSS 340(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4800(AX)
+	PREFETCHT0   704(AX)(SI*1)
 	VMOVUPS      704(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      736(AX), Y7
@@ -47557,7 +54672,7 @@ block:
 	VBROADCASTSS 348(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4864(AX)
+	PREFETCHT0   768(AX)(SI*1)
 	VMOVUPS      768(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      800(AX), Y7
@@ -47584,7 +54699,7 @@ block:
 	VBROADCASTSS 356(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4928(AX)
+	PREFETCHT0   832(AX)(SI*1)
 	VMOVUPS      832(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      864(AX), Y7
@@ -47611,7 +54726,7 @@ block:
 	VBROADCASTSS 364(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   4992(AX)
+	PREFETCHT0   896(AX)(SI*1)
 	VMOVUPS      896(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      928(AX), Y7
@@ -47638,7 +54753,7 @@ block:
 	VBROADCASTSS 372(CX), Y20
 	VFMADD231PS  Y20, Y6, Y18
 	VFMADD231PS  Y20, Y7, Y19
-	PREFETCHT0   5056(AX)
+	PREFETCHT0   960(AX)(SI*1)
 	VMOVUPS      960(AX), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VMOVUPS      992(AX), Y7
@@ -47691,21 +54806,22 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain1AVX2(SB), NOSPLIT, $8-40
+TEXT ·bf16Chain1AVX2(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 
 block:
-	PREFETCHT0   4096(AX)
+	PREFETCHT0   (AX)(SI*1)
 	VMOVUPS      (AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      32(AX), Y3
@@ -47720,7 +54836,7 @@ block:
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4160(AX)
+	PREFETCHT0   64(AX)(SI*1)
 	VMOVUPS      64(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      96(AX), Y3
@@ -47735,7 +54851,7 @@ block:
 	VBROADCASTSS 8(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4224(AX)
+	PREFETCHT0   128(AX)(SI*1)
 	VMOVUPS      128(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      160(AX), Y3
@@ -47750,7 +54866,7 @@ block:
 	VBROADCASTSS 16(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4288(AX)
+	PREFETCHT0   192(AX)(SI*1)
 	VMOVUPS      192(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      224(AX), Y3
@@ -47765,7 +54881,7 @@ block:
 	VBROADCASTSS 24(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4352(AX)
+	PREFETCHT0   256(AX)(SI*1)
 	VMOVUPS      256(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      288(AX), Y3
@@ -47780,7 +54896,7 @@ block:
 	VBROADCASTSS 32(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4416(AX)
+	PREFETCHT0   320(AX)(SI*1)
 	VMOVUPS      320(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      352(AX), Y3
@@ -47795,7 +54911,7 @@ block:
 	VBROADCASTSS 40(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4480(AX)
+	PREFETCHT0   384(AX)(SI*1)
 	VMOVUPS      384(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      416(AX), Y3
@@ -47810,7 +54926,7 @@ block:
 	VBROADCASTSS 48(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4544(AX)
+	PREFETCHT0   448(AX)(SI*1)
 	VMOVUPS      448(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      480(AX), Y3
@@ -47825,7 +54941,7 @@ block:
 	VBROADCASTSS 56(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4608(AX)
+	PREFETCHT0   512(AX)(SI*1)
 	VMOVUPS      512(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      544(AX), Y3
@@ -47840,7 +54956,7 @@ block:
 	VBROADCASTSS 64(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4672(AX)
+	PREFETCHT0   576(AX)(SI*1)
 	VMOVUPS      576(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      608(AX), Y3
@@ -47855,7 +54971,7 @@ block:
 	VBROADCASTSS 72(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4736(AX)
+	PREFETCHT0   640(AX)(SI*1)
 	VMOVUPS      640(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      672(AX), Y3
@@ -47870,7 +54986,7 @@ block:
 	VBROADCASTSS 80(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4800(AX)
+	PREFETCHT0   704(AX)(SI*1)
 	VMOVUPS      704(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      736(AX), Y3
@@ -47885,7 +55001,7 @@ block:
 	VBROADCASTSS 88(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4864(AX)
+	PREFETCHT0   768(AX)(SI*1)
 	VMOVUPS      768(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      800(AX), Y3
@@ -47900,7 +55016,7 @@ block:
 	VBROADCASTSS 96(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4928(AX)
+	PREFETCHT0   832(AX)(SI*1)
 	VMOVUPS      832(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      864(AX), Y3
@@ -47915,7 +55031,7 @@ block:
 	VBROADCASTSS 104(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   4992(AX)
+	PREFETCHT0   896(AX)(SI*1)
 	VMOVUPS      896(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      928(AX), Y3
@@ -47930,7 +55046,7 @@ block:
 	VBROADCASTSS 112(CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	PREFETCHT0   5056(AX)
+	PREFETCHT0   960(AX)(SI*1)
 	VMOVUPS      960(AX), Y2
 	VPAND        highHalf<>+0(SB), Y2, Y2
 	VMOVUPS      992(AX), Y3
@@ -47955,14 +55071,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain2AVX2(SB), NOSPLIT, $8-40
+TEXT ·bf16Chain2AVX2(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -47971,7 +55088,7 @@ TEXT ·bf16Chain2AVX2(SB), NOSPLIT, $8-40
 	VXORPS  Y3, Y3, Y3
 
 block:
-	PREFETCHT0   4096(AX)
+	PREFETCHT0   (AX)(SI*1)
 	VMOVUPS      (AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      32(AX), Y5
@@ -47992,7 +55109,7 @@ block:
 	VBROADCASTSS 128(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4160(AX)
+	PREFETCHT0   64(AX)(SI*1)
 	VMOVUPS      64(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      96(AX), Y5
@@ -48013,7 +55130,7 @@ block:
 	VBROADCASTSS 136(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4224(AX)
+	PREFETCHT0   128(AX)(SI*1)
 	VMOVUPS      128(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      160(AX), Y5
@@ -48034,7 +55151,7 @@ block:
 	VBROADCASTSS 144(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4288(AX)
+	PREFETCHT0   192(AX)(SI*1)
 	VMOVUPS      192(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      224(AX), Y5
@@ -48055,7 +55172,7 @@ block:
 	VBROADCASTSS 152(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4352(AX)
+	PREFETCHT0   256(AX)(SI*1)
 	VMOVUPS      256(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      288(AX), Y5
@@ -48076,7 +55193,7 @@ block:
 	VBROADCASTSS 160(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4416(AX)
+	PREFETCHT0   320(AX)(SI*1)
 	VMOVUPS      320(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      352(AX), Y5
@@ -48097,7 +55214,7 @@ block:
 	VBROADCASTSS 168(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4480(AX)
+	PREFETCHT0   384(AX)(SI*1)
 	VMOVUPS      384(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      416(AX), Y5
@@ -48118,7 +55235,7 @@ block:
 	VBROADCASTSS 176(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4544(AX)
+	PREFETCHT0   448(AX)(SI*1)
 	VMOVUPS      448(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      480(AX), Y5
@@ -48139,7 +55256,7 @@ block:
 	VBROADCASTSS 184(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4608(AX)
+	PREFETCHT0   512(AX)(SI*1)
 	VMOVUPS      512(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      544(AX), Y5
@@ -48160,7 +55277,7 @@ block:
 	VBROADCASTSS 192(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4672(AX)
+	PREFETCHT0   576(AX)(SI*1)
 	VMOVUPS      576(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      608(AX), Y5
@@ -48181,7 +55298,7 @@ block:
 	VBROADCASTSS 200(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4736(AX)
+	PREFETCHT0   640(AX)(SI*1)
 	VMOVUPS      640(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      672(AX), Y5
@@ -48202,7 +55319,7 @@ block:
 	VBROADCASTSS 208(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4800(AX)
+	PREFETCHT0   704(AX)(SI*1)
 	VMOVUPS      704(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      736(AX), Y5
@@ -48223,7 +55340,7 @@ block:
 	VBROADCASTSS 216(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4864(AX)
+	PREFETCHT0   768(AX)(SI*1)
 	VMOVUPS      768(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      800(AX), Y5
@@ -48244,7 +55361,7 @@ block:
 	VBROADCASTSS 224(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4928(AX)
+	PREFETCHT0   832(AX)(SI*1)
 	VMOVUPS      832(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      864(AX), Y5
@@ -48265,7 +55382,7 @@ block:
 	VBROADCASTSS 232(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   4992(AX)
+	PREFETCHT0   896(AX)(SI*1)
 	VMOVUPS      896(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      928(AX), Y5
@@ -48286,7 +55403,7 @@ block:
 	VBROADCASTSS 240(CX), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	PREFETCHT0   5056(AX)
+	PREFETCHT0   960(AX)(SI*1)
 	VMOVUPS      960(AX), Y4
 	VPAND        highHalf<>+0(SB), Y4, Y4
 	VMOVUPS      992(AX), Y5
@@ -48319,14 +55436,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain3AVX2(SB), NOSPLIT, $8-40
+TEXT ·bf16Chain3AVX2(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -48337,7 +55455,7 @@ TEXT ·bf16Chain3AVX2(SB), NOSPLIT, $8-40
 	VXORPS  Y5, Y5, Y5
 
 block:
-	PREFETCHT0   4096(AX)
+	PREFETCHT0   (AX)(SI*1)
 	VMOVUPS      (AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      32(AX), Y7
@@ -48364,7 +55482,7 @@ block:
 	VBROADCASTSS 256(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4160(AX)
+	PREFETCHT0   64(AX)(SI*1)
 	VMOVUPS      64(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      96(AX), Y7
@@ -48391,7 +55509,7 @@ block:
 	VBROADCASTSS 264(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4224(AX)
+	PREFETCHT0   128(AX)(SI*1)
 	VMOVUPS      128(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      160(AX), Y7
@@ -48418,7 +55536,7 @@ block:
 	VBROADCASTSS 272(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4288(AX)
+	PREFETCHT0   192(AX)(SI*1)
 	VMOVUPS      192(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      224(AX), Y7
@@ -48445,7 +55563,7 @@ block:
 	VBROADCASTSS 280(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4352(AX)
+	PREFETCHT0   256(AX)(SI*1)
 	VMOVUPS      256(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      288(AX), Y7
@@ -48472,7 +55590,7 @@ block:
 	VBROADCASTSS 288(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4416(AX)
+	PREFETCHT0   320(AX)(SI*1)
 	VMOVUPS      320(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      352(AX), Y7
@@ -48499,7 +55617,7 @@ block:
 	VBROADCASTSS 296(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4480(AX)
+	PREFETCHT0   384(AX)(SI*1)
 	VMOVUPS      384(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      416(AX), Y7
@@ -48526,7 +55644,7 @@ block:
 	VBROADCASTSS 304(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4544(AX)
+	PREFETCHT0   448(AX)(SI*1)
 	VMOVUPS      448(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      480(AX), Y7
@@ -48553,7 +55671,7 @@ block:
 	VBROADCASTSS 312(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4608(AX)
+	PREFETCHT0   512(AX)(SI*1)
 	VMOVUPS      512(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      544(AX), Y7
@@ -48580,7 +55698,7 @@ block:
 	VBROADCASTSS 320(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4672(AX)
+	PREFETCHT0   576(AX)(SI*1)
 	VMOVUPS      576(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      608(AX), Y7
@@ -48607,7 +55725,7 @@ block:
 	VBROADCASTSS 328(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4736(AX)
+	PREFETCHT0   640(AX)(SI*1)
 	VMOVUPS      640(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      672(AX), Y7
@@ -48634,7 +55752,7 @@ block:
 	VBROADCASTSS 336(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4800(AX)
+	PREFETCHT0   704(AX)(SI*1)
 	VMOVUPS      704(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      736(AX), Y7
@@ -48661,7 +55779,7 @@ block:
 	VBROADCASTSS 344(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4864(AX)
+	PREFETCHT0   768(AX)(SI*1)
 	VMOVUPS      768(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      800(AX), Y7
@@ -48688,7 +55806,7 @@ block:
 	VBROADCASTSS 352(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4928(AX)
+	PREFETCHT0   832(AX)(SI*1)
 	VMOVUPS      832(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      864(AX), Y7
@@ -48715,7 +55833,7 @@ block:
 	VBROADCASTSS 360(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   4992(AX)
+	PREFETCHT0   896(AX)(SI*1)
 	VMOVUPS      896(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      928(AX), Y7
@@ -48742,7 +55860,7 @@ block:
 	VBROADCASTSS 368(CX), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	PREFETCHT0   5056(AX)
+	PREFETCHT0   960(AX)(SI*1)
 	VMOVUPS      960(AX), Y6
 	VPAND        highHalf<>+0(SB), Y6, Y6
 	VMOVUPS      992(AX), Y7
@@ -48783,14 +55901,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain4AVX2(SB), NOSPLIT, $8-40
+TEXT ·bf16Chain4AVX2(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -48803,7 +55922,7 @@ TEXT ·bf16Chain4AVX2(SB), NOSPLIT, $8-40
 	VXORPS  Y7, Y7, Y7
 
 block:
-	PREFETCHT0   4096(AX)
+	PREFETCHT0   (AX)(SI*1)
 	VMOVUPS      (AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      32(AX), Y9
@@ -48836,7 +55955,7 @@ block:
 	VBROADCASTSS 384(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4160(AX)
+	PREFETCHT0   64(AX)(SI*1)
 	VMOVUPS      64(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      96(AX), Y9
@@ -48869,7 +55988,7 @@ block:
 	VBROADCASTSS 392(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4224(AX)
+	PREFETCHT0   128(AX)(SI*1)
 	VMOVUPS      128(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      160(AX), Y9
@@ -48902,7 +56021,7 @@ block:
 	VBROADCASTSS 400(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4288(AX)
+	PREFETCHT0   192(AX)(SI*1)
 	VMOVUPS      192(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      224(AX), Y9
@@ -48935,7 +56054,7 @@ block:
 	VBROADCASTSS 408(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4352(AX)
+	PREFETCHT0   256(AX)(SI*1)
 	VMOVUPS      256(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      288(AX), Y9
@@ -48968,7 +56087,7 @@ block:
 	VBROADCASTSS 416(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4416(AX)
+	PREFETCHT0   320(AX)(SI*1)
 	VMOVUPS      320(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      352(AX), Y9
@@ -49001,7 +56120,7 @@ block:
 	VBROADCASTSS 424(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4480(AX)
+	PREFETCHT0   384(AX)(SI*1)
 	VMOVUPS      384(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      416(AX), Y9
@@ -49034,7 +56153,7 @@ block:
 	VBROADCASTSS 432(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4544(AX)
+	PREFETCHT0   448(AX)(SI*1)
 	VMOVUPS      448(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      480(AX), Y9
@@ -49067,7 +56186,7 @@ block:
 	VBROADCASTSS 440(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4608(AX)
+	PREFETCHT0   512(AX)(SI*1)
 	VMOVUPS      512(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      544(AX), Y9
@@ -49100,7 +56219,7 @@ block:
 	VBROADCASTSS 448(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4672(AX)
+	PREFETCHT0   576(AX)(SI*1)
 	VMOVUPS      576(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      608(AX), Y9
@@ -49133,7 +56252,7 @@ block:
 	VBROADCASTSS 456(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4736(AX)
+	PREFETCHT0   640(AX)(SI*1)
 	VMOVUPS      640(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      672(AX), Y9
@@ -49166,7 +56285,7 @@ block:
 	VBROADCASTSS 464(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4800(AX)
+	PREFETCHT0   704(AX)(SI*1)
 	VMOVUPS      704(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      736(AX), Y9
@@ -49199,7 +56318,7 @@ block:
 	VBROADCASTSS 472(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4864(AX)
+	PREFETCHT0   768(AX)(SI*1)
 	VMOVUPS      768(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      800(AX), Y9
@@ -49232,7 +56351,7 @@ block:
 	VBROADCASTSS 480(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4928(AX)
+	PREFETCHT0   832(AX)(SI*1)
 	VMOVUPS      832(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      864(AX), Y9
@@ -49265,7 +56384,7 @@ block:
 	VBROADCASTSS 488(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   4992(AX)
+	PREFETCHT0   896(AX)(SI*1)
 	VMOVUPS      896(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      928(AX), Y9
@@ -49298,7 +56417,7 @@ block:
 	VBROADCASTSS 496(CX), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	PREFETCHT0   5056(AX)
+	PREFETCHT0   960(AX)(SI*1)
 	VMOVUPS      960(AX), Y8
 	VPAND        highHalf<>+0(SB), Y8, Y8
 	VMOVUPS      992(AX), Y9
@@ -49347,14 +56466,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain5AVX2(SB), NOSPLIT, $8-40
+TEXT ·bf16Chain5AVX2(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -49369,7 +56489,7 @@ TEXT ·bf16Chain5AVX2(SB), NOSPLIT, $8-40
 	VXORPS  Y9, Y9, Y9
 
 block:
-	PREFETCHT0   4096(AX)
+	PREFETCHT0   (AX)(SI*1)
 	VMOVUPS      (AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      32(AX), Y11
@@ -49408,7 +56528,7 @@ block:
 	VBROADCASTSS 512(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4160(AX)
+	PREFETCHT0   64(AX)(SI*1)
 	VMOVUPS      64(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      96(AX), Y11
@@ -49447,7 +56567,7 @@ block:
 	VBROADCASTSS 520(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4224(AX)
+	PREFETCHT0   128(AX)(SI*1)
 	VMOVUPS      128(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      160(AX), Y11
@@ -49486,7 +56606,7 @@ block:
 	VBROADCASTSS 528(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4288(AX)
+	PREFETCHT0   192(AX)(SI*1)
 	VMOVUPS      192(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      224(AX), Y11
@@ -49525,7 +56645,7 @@ block:
 	VBROADCASTSS 536(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4352(AX)
+	PREFETCHT0   256(AX)(SI*1)
 	VMOVUPS      256(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      288(AX), Y11
@@ -49564,7 +56684,7 @@ block:
 	VBROADCASTSS 544(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4416(AX)
+	PREFETCHT0   320(AX)(SI*1)
 	VMOVUPS      320(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      352(AX), Y11
@@ -49603,7 +56723,7 @@ block:
 	VBROADCASTSS 552(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4480(AX)
+	PREFETCHT0   384(AX)(SI*1)
 	VMOVUPS      384(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      416(AX), Y11
@@ -49642,7 +56762,7 @@ block:
 	VBROADCASTSS 560(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4544(AX)
+	PREFETCHT0   448(AX)(SI*1)
 	VMOVUPS      448(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      480(AX), Y11
@@ -49681,7 +56801,7 @@ block:
 	VBROADCASTSS 568(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4608(AX)
+	PREFETCHT0   512(AX)(SI*1)
 	VMOVUPS      512(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      544(AX), Y11
@@ -49720,7 +56840,7 @@ block:
 	VBROADCASTSS 576(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4672(AX)
+	PREFETCHT0   576(AX)(SI*1)
 	VMOVUPS      576(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      608(AX), Y11
@@ -49759,7 +56879,7 @@ block:
 	VBROADCASTSS 584(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4736(AX)
+	PREFETCHT0   640(AX)(SI*1)
 	VMOVUPS      640(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      672(AX), Y11
@@ -49798,7 +56918,7 @@ block:
 	VBROADCASTSS 592(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4800(AX)
+	PREFETCHT0   704(AX)(SI*1)
 	VMOVUPS      704(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      736(AX), Y11
@@ -49837,7 +56957,7 @@ block:
 	VBROADCASTSS 600(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4864(AX)
+	PREFETCHT0   768(AX)(SI*1)
 	VMOVUPS      768(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      800(AX), Y11
@@ -49876,7 +56996,7 @@ block:
 	VBROADCASTSS 608(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4928(AX)
+	PREFETCHT0   832(AX)(SI*1)
 	VMOVUPS      832(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      864(AX), Y11
@@ -49915,7 +57035,7 @@ block:
 	VBROADCASTSS 616(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   4992(AX)
+	PREFETCHT0   896(AX)(SI*1)
 	VMOVUPS      896(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      928(AX), Y11
@@ -49954,7 +57074,7 @@ block:
 	VBROADCASTSS 624(CX), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	PREFETCHT0   5056(AX)
+	PREFETCHT0   960(AX)(SI*1)
 	VMOVUPS      960(AX), Y10
 	VPAND        highHalf<>+0(SB), Y10, Y10
 	VMOVUPS      992(AX), Y11
@@ -50011,14 +57131,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, y *float32)
+// func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain6AVX2(SB), NOSPLIT, $8-40
+TEXT ·bf16Chain6AVX2(SB), NOSPLIT, $8-48
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+32(FP), BX
+	MOVQ    y+40(FP), BX
+	MOVQ    ahead+32(FP), SI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -50035,7 +57156,7 @@ TEXT ·bf16Chain6AVX2(SB), NOSPLIT, $8-40
 	VXORPS  Y11, Y11, Y11
 
 block:
-	PREFETCHT0   4096(AX)
+	PREFETCHT0   (AX)(SI*1)
 	VMOVUPS      (AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      32(AX), Y13
@@ -50080,7 +57201,7 @@ block:
 	VBROADCASTSS 640(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4160(AX)
+	PREFETCHT0   64(AX)(SI*1)
 	VMOVUPS      64(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      96(AX), Y13
@@ -50125,7 +57246,7 @@ block:
 	VBROADCASTSS 648(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4224(AX)
+	PREFETCHT0   128(AX)(SI*1)
 	VMOVUPS      128(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      160(AX), Y13
@@ -50170,7 +57291,7 @@ block:
 	VBROADCASTSS 656(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4288(AX)
+	PREFETCHT0   192(AX)(SI*1)
 	VMOVUPS      192(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      224(AX), Y13
@@ -50215,7 +57336,7 @@ block:
 	VBROADCASTSS 664(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4352(AX)
+	PREFETCHT0   256(AX)(SI*1)
 	VMOVUPS      256(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      288(AX), Y13
@@ -50260,7 +57381,7 @@ block:
 	VBROADCASTSS 672(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4416(AX)
+	PREFETCHT0   320(AX)(SI*1)
 	VMOVUPS      320(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      352(AX), Y13
@@ -50305,7 +57426,7 @@ block:
 	VBROADCASTSS 680(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4480(AX)
+	PREFETCHT0   384(AX)(SI*1)
 	VMOVUPS      384(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      416(AX), Y13
@@ -50350,7 +57471,7 @@ block:
 	VBROADCASTSS 688(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4544(AX)
+	PREFETCHT0   448(AX)(SI*1)
 	VMOVUPS      448(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      480(AX), Y13
@@ -50395,7 +57516,7 @@ block:
 	VBROADCASTSS 696(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4608(AX)
+	PREFETCHT0   512(AX)(SI*1)
 	VMOVUPS      512(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      544(AX), Y13
@@ -50440,7 +57561,7 @@ block:
 	VBROADCASTSS 704(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4672(AX)
+	PREFETCHT0   576(AX)(SI*1)
 	VMOVUPS      576(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      608(AX), Y13
@@ -50485,7 +57606,7 @@ block:
 	VBROADCASTSS 712(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4736(AX)
+	PREFETCHT0   640(AX)(SI*1)
 	VMOVUPS      640(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      672(AX), Y13
@@ -50530,7 +57651,7 @@ block:
 	VBROADCASTSS 720(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4800(AX)
+	PREFETCHT0   704(AX)(SI*1)
 	VMOVUPS      704(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      736(AX), Y13
@@ -50575,7 +57696,7 @@ block:
 	VBROADCASTSS 728(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4864(AX)
+	PREFETCHT0   768(AX)(SI*1)
 	VMOVUPS      768(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      800(AX), Y13
@@ -50620,7 +57741,7 @@ block:
 	VBROADCASTSS 736(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4928(AX)
+	PREFETCHT0   832(AX)(SI*1)
 	VMOVUPS      832(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      864(AX), Y13
@@ -50665,7 +57786,7 @@ block:
 	VBROADCASTSS 744(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   4992(AX)
+	PREFETCHT0   896(AX)(SI*1)
 	VMOVUPS      896(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      928(AX), Y13
@@ -50710,7 +57831,7 @@ block:
 	VBROADCASTSS 752(CX), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	PREFETCHT0   5056(AX)
+	PREFETCHT0   960(AX)(SI*1)
 	VMOVUPS      960(AX), Y12
 	VPAND        highHalf<>+0(SB), Y12, Y12
 	VMOVUPS      992(AX), Y13

@@ -8,8 +8,8 @@ import "fmt"
 //
 //   - packed weights (mulpacked.go): Level.tile, or Matrix.pair for two row groups at a time
 //     (tile.go) → tileKernel, pairKernel (dispatch_amd64.go, dispatch_arm64.go) → mx4Tile3AVX512, mx4Pair4AVX512, …
-//   - packed weights by one activation row with AVX-512, which is decoding: Matrix.oneRow
-//     (tile.go) → oneRowKernel → mx4OneRowAVX512, …
+//   - packed weights by one activation row on amd64, which is decoding: Matrix.oneRow
+//     (tile.go) → oneRowKernel → mx4OneRow2AVX512, …
 //   - BF16 in row groups (mulbf16.go): tileProduct → bf16TilesManyAMX for all row groups and all
 //     rows of a task, Level.bf16Tile (bf16.go) → bf16Kernel → bf16Tiled8AVX512, …
 //   - rows as stored, or decoded for Options.Exact (mulstored.go): Level.dots (dot.go) →
@@ -210,7 +210,7 @@ func (acts *Acts) plan(workers int) {
 // multiplyTask runs the task of a chunk; the paths are above.
 func (acts *Acts) multiplyTask(worker, chunk int) {
 	if task := &acts.tasks[chunk]; acts.m.quantised() {
-		if acts.m.opt.Level.hasOneRow() && acts.single(task) {
+		if acts.m.opt.Level.hasOneRow(acts.m.opt.Fine) && acts.single(task) {
 			acts.multiplyOneRow(task)
 			return
 		}

@@ -11,15 +11,19 @@ func (acts *Acts) multiplyBF16(worker int, task *task) {
 		return
 	}
 	var results [maxTile * groupRows]float32
-	for first := task.from; first < task.to; first++ {
-		if matrix.opt.Level.wide() && acts.single(task) && task.to-first >= bf16Groups && (first+bf16Groups)*groupRows <= matrix.out {
-			acts.tileBF16(job, first, bf16Groups, &acts.tiling.tiles[task.lo], results[:])
-			first += bf16Groups - 1
-			continue
+	tiles, together := acts.tiling.tiles[task.lo:task.hi], 1
+	if len(tiles) == 1 {
+		together = matrix.opt.Level.bf16Together(tiles[0].rows, matrix.opt.Fetch.Streams)
+	}
+	for first := task.from; first < task.to; {
+		groups := together
+		if first+groups > min(task.to, matrix.out/groupRows) {
+			groups = 1
 		}
-		for k := range acts.tiling.tiles[task.lo:task.hi] {
-			acts.tileBF16(job, first, 1, &acts.tiling.tiles[task.lo+k], results[:])
+		for k := range tiles {
+			acts.tileBF16(job, first, groups, &tiles[k], results[:])
 		}
+		first += groups
 	}
 }
 
@@ -27,7 +31,7 @@ func (acts *Acts) multiplyBF16(worker int, task *task) {
 func (acts *Acts) tileBF16(job *Job, group, groups int, tile *tile, results []float32) {
 	matrix := acts.m
 	buf := acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.tileRows)]
-	matrix.opt.Level.bf16Tile(matrix.groups16(job.E, group, groups), matrix.size, groups, buf, matrix.in/bf16Block, tile.rows, results)
+	matrix.opt.Level.bf16Tile(matrix.groups16(job.E, group, groups), matrix.size, groups, matrix.opt.Fetch.Ahead, buf, matrix.in/bf16Block, tile.rows, results)
 	acts.deliver(job, tile, group, results, groups*groupRows, groups*groupRows)
 }
 

@@ -242,9 +242,17 @@ func TestPairs(t *testing.T) {
 // TestOneRow holds the kernels for many row groups and one row to those for one group, bit
 // for bit, with everything between guard pages.
 func TestOneRow(t *testing.T) {
-	if !AVX512.Available() {
-		t.Skip("this machine or build has no kernels for many row groups")
+	for _, l := range levels() {
+		t.Run(l.String(), func(t *testing.T) {
+			if !l.hasOneRow(false) {
+				t.Skip("no kernels for many row groups")
+			}
+			testOneRow(t, l)
+		})
 	}
+}
+
+func testOneRow(t *testing.T, l Level) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	for f := mx4; f < packed; f++ {
 		for _, nb := range []int{1, 3, 8, 24} {
@@ -254,16 +262,19 @@ func TestOneRow(t *testing.T) {
 			for groups := 1; groups <= 5; groups++ {
 				for way := range 4 {
 					fine := way%2 == 1
+					if !l.hasOneRow(fine) {
+						continue
+					}
 					extreme, front := rng.IntN(2) == 0, rng.IntN(2) == 0
 					m := randomGroups(t, rng, f, nb, groups, extreme, front)
-					m.opt.Fine, m.opt.Fetch = fine, Fetch{Streams: 1 + way/2, Ahead: rng.IntN(8192)}
+					m.opt.Level, m.opt.Fine, m.opt.Fetch = l, fine, Fetch{Streams: 1 + way/2, Ahead: rng.IntN(8192)}
 					T := 1
 					if fine {
 						T = 2
 					}
 					a := guarded[byte](t, tileBytes*T*nb, front)
 					for row := range T {
-						AVX512.quantise(randomFloats(rng, 32*nb), a, T, row)
+						l.quantise(randomFloats(rng, 32*nb), a, T, row)
 						f.finish(a, nb, T, row)
 					}
 					bias := clone(t, randomFloats(rng, groups*groupRows), front)
@@ -272,7 +283,7 @@ func TestOneRow(t *testing.T) {
 					m.oneRow(0, 0, groups, a, nil, without)
 					for g := range groups {
 						var want [maxTile * groupRows]float32
-						AVX512.tile(m.group(0, g), a, nb, T, &noBias, &want)
+						l.tile(m.group(0, g), a, nb, T, &noBias, &want)
 						for i := range groupRows {
 							sum, k := want[i], g*groupRows+i
 							if fine {

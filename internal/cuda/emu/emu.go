@@ -19,14 +19,17 @@
 //   - What one block wrote may not be read by another one of the same launch, unless fences and atomic
 //     or ordered accesses put the two in order; and a kernel of several cards has to have waited for a
 //     card whose memory it reads. Every second launch begins with the last block,
-//     and every second pair of them with the last warp of each.
+//     and every second pair of them with the last warp of each; of kernels with mbarriers, every
+//     second block begins with its last warp.
 //   - Shared memory starts as 0xA5. Accesses of warps that no barrier orders, and of lanes that
 //     neither a barrier nor bar.warp.sync orders, are faults where one of them writes.
 //   - cp.async lands when its group is waited for; touching its target before is a fault.
-//   - Copies of boxes (cp.async.bulk.tensor) land when nothing else happens in the block, the last one
-//     first; what they bring may be touched by warps that have waited for their mbarrier's phase, and they
-//     may touch only what all others are done with. mbarriers need a barrier behind their making, fewer
-//     arrivals than they were told are a hang, more are faults.
+//   - Copies of boxes (cp.async.bulk.tensor) land when nothing else happens in the block: the last one
+//     first, and in blocks that begin with their first warp three at a time, in order. A wait for an
+//     mbarrier that is in vain says so at once. What copies bring may be touched by warps that have
+//     waited for their mbarrier's phase, and they may touch only what all others are done with.
+//     mbarriers need a barrier behind their making, fewer arrivals than they were told are a hang, more
+//     are faults.
 //   - wgmma is computed when its group is waited for. That its registers are left alone until then, and
 //     fenced before, is settled by ModuleLoad.
 //   - Collective instructions (shfl, vote, mma, ldmatrix, barriers) with lanes missing are faults.

@@ -168,7 +168,7 @@ func TestHopperFaults(t *testing.T) {
 		"no arrivals":       {ringProgram, "[empty], 1;\n", "[empty], 0;\n", 64, "an mbarrier of 0 arrivals"},
 		"overwritten":       {ringProgram, "$READY: bar.sync 0;", "$READY: bar.sync 0; @!%p1 st.shared.u32 [full], 0;", 64, "an mbarrier is there"},
 		"read as memory":    {ringProgram, "$READY: bar.sync 0;", "$READY: bar.sync 0; ld.shared.u32 %r9, [full];", 64, "an mbarrier is there"},
-		"no wait for full":  {ringProgram, "@!%p2 bra $FIRST;\n", "", 64, "not waited for"},
+		"no wait for full":  {ringProgram, "@!%p2 bra $FIRST;\n", "", 64, "nobody has written it"},
 		"no second wait":    {ringProgram, "@!%p2 bra $SECOND;\n", "", 64, "shared memory"},
 		"no wait for empty": {ringProgram, "@!%p2 bra $EMPTY;\n", "", 64, "arrivals by 1 more, 0 of 1 are left"},
 		"wrong parity":      {ringProgram, "%p2, [full], 0;", "%p2, [full], 1;", 64, "nobody has written it"},
@@ -185,6 +185,7 @@ func TestHopperFaults(t *testing.T) {
 		"map elsewhere":     {ringProgram, "$READY:", "$READY: mov.u64 %d1, %d0;", 64, "is no tensor map"},
 		"map misaligned":    {ringProgram, "$READY:", "$READY: add.u64 %d1, %d0, 32;", 64, "multiple of 64"},
 		"written before":    {ringProgram, "$READY: bar.sync 0;", "$READY: mov.u32 %r9, s; add.u32 %r9, %r9, %r2; st.shared.u32 [%r9], %r1; bar.sync 0;", 64, "without fence.proxy.async"},
+		"box not waited":    {fmt.Sprintf(boxProgram, 1024, 0, 0, 1024), "@!%p2 bra $WAIT;\n", "", 64, "not waited for"},
 		"given back":        {ringProgram, "$READY: bar.sync 0;", "$READY: bar.sync 0; @!%p1 mbarrier.inval.shared::cta.b64 [full];", 64, "there is no mbarrier"},
 
 		"no fence of proxies":   {productProgram, "fence.proxy.async.shared::cta;\n", "", 128, "without fence.proxy.async"},

@@ -224,25 +224,25 @@ func (s *stream) takeResponse(event *event) error {
 
 // whole takes the texts of the finished response, which are what a client that does not stream
 // gets; where a server leaves its output out, those of the deltas stay.
-func (s *stream) whole(r *response) {
-	s.count(r.Usage)
+func (s *stream) whole(reply *response) {
+	s.count(reply.Usage)
 	var text strings.Builder
-	for _, one := range r.Output {
+	for _, one := range reply.Output {
 		for _, content := range one.Content {
 			if content.Type == "output_text" {
 				text.WriteString(content.Text)
 			}
 		}
 	}
-	if len(r.Output) > 0 {
+	if len(reply.Output) > 0 {
 		s.text.Reset()
 		s.text.WriteString(text.String())
 	}
 }
 
 // count takes in usage, of which the last counts.
-func (s *stream) count(u *usage) {
-	if u == nil {
+func (s *stream) count(usage *usage) {
+	if usage == nil {
 		return
 	}
 	take := func(to *int, names ...*int) {
@@ -252,9 +252,9 @@ func (s *stream) count(u *usage) {
 			}
 		}
 	}
-	take(&s.answer.Input, u.Prompt, u.Input)
-	take(&s.answer.Output, u.Completion, u.Output)
-	take(&s.answer.Reasoning, u.CompletionDetail.Reasoning, u.OutputDetail.Reasoning)
+	take(&s.answer.Input, usage.Prompt, usage.Input)
+	take(&s.answer.Output, usage.Completion, usage.Output)
+	take(&s.answer.Reasoning, usage.CompletionDetail.Reasoning, usage.OutputDetail.Reasoning)
 }
 
 // end judges a stream that has ended.

@@ -180,7 +180,7 @@ type attendOracle struct {
 }
 
 // expect is attention by models.md 1.2 for all tokens of a batch.
-func (a *attendOracle) expect(batch *runner.Batch, q []float32, window int) (want, tol []float64) {
+func (a *attendOracle) expect(batch *runner.Batch, query []float32, window int) (want, tol []float64) {
 	share := 1e-4 // of the largest value
 	if a.bench.s.Acts == tensor.BF16 {
 		share = 4e-3 // half a unit in the last place of every probability
@@ -193,11 +193,11 @@ func (a *attendOracle) expect(batch *runner.Batch, q []float32, window int) (wan
 			}
 			for head := range a.bench.spec.Heads {
 				dim := a.bench.spec.HeadDim
-				out, size := a.head(row.Slot, first, pos, head, q[head*dim:][:dim])
+				out, size := a.head(row.Slot, first, pos, head, query[head*dim:][:dim])
 				want = append(want, out...)
 				tol = append(tol, slices.Repeat([]float64{share * size}, dim)...)
 			}
-			q = q[a.bench.spec.QDim():]
+			query = query[a.bench.spec.QDim():]
 		}
 	}
 	return want, tol

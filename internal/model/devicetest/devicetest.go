@@ -61,26 +61,26 @@ type Model struct {
 // activations and norms; 1e-4 of the largest value for attention, 4e-3 where its
 // probabilities are BF16. Results that are BF16 are what rounding makes of a value that
 // keeps to these bounds.
-func Run(t *testing.T, s Subject) {
-	t.Run("Embed", s.embed)
-	t.Run("AddNorm", s.addNorm)
-	t.Run("Linear", s.linear)
-	t.Run("Linears", s.linears)
-	t.Run("LinearNaN", s.linearNaN)
-	t.Run("Rotate", s.rotate)
-	t.Run("Attend", s.attend)
-	t.Run("Windows", s.windows)
-	t.Run("GLU", s.glu)
-	t.Run("Route", s.route)
-	t.Run("Experts", s.experts)
-	t.Run("Select", s.choose)
-	t.Run("Join", s.join)
-	t.Run("Sample", s.sample)
-	t.Run("Score", s.score)
-	t.Run("Pending", s.pending)
-	t.Run("History", s.history)
-	t.Run("Refuses", s.refuses)
-	t.Run("Invariance", s.invariance)
+func Run(t *testing.T, subject Subject) {
+	t.Run("Embed", subject.embed)
+	t.Run("AddNorm", subject.addNorm)
+	t.Run("Linear", subject.linear)
+	t.Run("Linears", subject.linears)
+	t.Run("LinearNaN", subject.linearNaN)
+	t.Run("Rotate", subject.rotate)
+	t.Run("Attend", subject.attend)
+	t.Run("Windows", subject.windows)
+	t.Run("GLU", subject.glu)
+	t.Run("Route", subject.route)
+	t.Run("Experts", subject.experts)
+	t.Run("Select", subject.choose)
+	t.Run("Join", subject.join)
+	t.Run("Sample", subject.sample)
+	t.Run("Score", subject.score)
+	t.Run("Pending", subject.pending)
+	t.Run("History", subject.history)
+	t.Run("Refuses", subject.refuses)
+	t.Run("Invariance", subject.invariance)
 }
 
 // Invariance runs what Run does with whole models alone, for devices on which that takes long.

@@ -113,14 +113,14 @@ func spec(family string, options Options) *model.Spec {
 }
 
 // parameter draws the values of a parameter and stores them.
-func parameter(s *model.Spec, p model.Param, options Options) tensor.Tensor {
-	part := p.Name[strings.LastIndexByte(p.Name, '.')+1:]
-	mean, deviation := distribution(s, part, p.Shape[len(p.Shape)-1])
+func parameter(s *model.Spec, param model.Param, options Options) tensor.Tensor {
+	part := param.Name[strings.LastIndexByte(param.Name, '.')+1:]
+	mean, deviation := distribution(s, part, param.Shape[len(param.Shape)-1])
 	sum := fnv.New64a()
-	sum.Write([]byte(p.Name))
+	sum.Write([]byte(param.Name))
 	rng := rand.New(rand.NewPCG(options.Seed, sum.Sum64()))
 	elems := 1
-	for _, d := range p.Shape {
+	for _, d := range param.Shape {
 		elems *= d
 	}
 	values := make([]float32, elems)
@@ -128,14 +128,14 @@ func parameter(s *model.Spec, p model.Param, options Options) tensor.Tensor {
 		values[i] = float32(mean + deviation*rng.NormFloat64())
 	}
 	if part == "up" && options.Up != tensor.Invalid {
-		return twoTypes(p, dtype(part, p.Shape, options), options.Up, values)
+		return twoTypes(param, dtype(part, param.Shape, options), options.Up, values)
 	}
-	return Encode(p.Name, dtype(part, p.Shape, options), p.Shape, values)
+	return Encode(param.Name, dtype(part, param.Shape, options), param.Shape, values)
 }
 
 // twoTypes stores the gate rows and the up rows of values, which alternate, each in a type.
-func twoTypes(p model.Param, gate, up tensor.DType, values []float32) tensor.Tensor {
-	shape := slices.Clone(p.Shape)
+func twoTypes(param model.Param, gate, up tensor.DType, values []float32) tensor.Tensor {
+	shape := slices.Clone(param.Shape)
 	shape[len(shape)-2] /= 2
 	var halves [2][]float32
 	row := 0
@@ -143,7 +143,7 @@ func twoTypes(p model.Param, gate, up tensor.DType, values []float32) tensor.Ten
 		halves[row%2] = append(halves[row%2], next...)
 		row++
 	}
-	joined, err := tensor.Interleave(p.Name, Encode(p.Name+" gate", gate, shape, halves[0]), Encode(p.Name+" up", up, shape, halves[1]))
+	joined, err := tensor.Interleave(param.Name, Encode(param.Name+" gate", gate, shape, halves[0]), Encode(param.Name+" up", up, shape, halves[1]))
 	if err != nil {
 		panic("modeltest: " + err.Error())
 	}
@@ -151,7 +151,7 @@ func twoTypes(p model.Param, gate, up tensor.DType, values []float32) tensor.Ten
 }
 
 // distribution returns mean and standard deviation of a parameter with rows of n.
-func distribution(s *model.Spec, part string, n int) (mean, deviation float64) {
+func distribution(spec *model.Spec, part string, n int) (mean, deviation float64) {
 	unit := 1 / math.Sqrt(float64(n)) // keeps the size of what it multiplies
 	switch part {
 	case "embed":
@@ -165,7 +165,7 @@ func distribution(s *model.Spec, part string, n int) (mean, deviation float64) {
 	case "q":
 		return 0, 1.5 * unit
 	case "up":
-		if s.FFN.Activation == model.SwiGLU {
+		if spec.FFN.Activation == model.SwiGLU {
 			return 0, 2 * unit // beyond the clamps at times
 		}
 		return 0, unit

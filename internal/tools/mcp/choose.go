@@ -52,16 +52,16 @@ func (d dialer) dial(ctx context.Context) (*connection, error) {
 
 // connectAny connects with the newest version of the protocol, and where that meets silence or
 // nonsense, with the last of before.
-func (d dialer) connectAny(ctx context.Context, w way) (*connection, error) {
+func (d dialer) connectAny(ctx context.Context, way way) (*connection, error) {
 	first, cancel := context.WithTimeout(ctx, discovery)
-	conn, err := d.connect(first, w)
+	conn, err := d.connect(first, way)
 	cancel()
 	var why *fault
 	if err == nil || ctx.Err() != nil || !errors.As(err, &why) || (why.kind != silent && why.kind != nonsense) {
 		return conn, err
 	}
-	w.version = handshakes
-	return d.connect(ctx, w)
+	way.version = handshakes
+	return d.connect(ctx, way)
 }
 
 // connect makes one connection. An error is a *fault.

@@ -155,7 +155,7 @@ func TestWASM(t *testing.T) {
 	}
 }
 
-// TestJupyter needs a Python with ipykernel: OSSIAN_TEST_IPYKERNEL names it.
+// TestJupyter needs a Python with ipykernel: OSSIAN_TEST_IPYKERNEL names it, as make interpreters does.
 func TestJupyter(t *testing.T) {
 	python := os.Getenv("OSSIAN_TEST_IPYKERNEL")
 	if python == "" {

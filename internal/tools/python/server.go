@@ -105,37 +105,37 @@ func (s *Server) join(chain *tools.Chain) *holder {
 
 // leave ends what a session has of a holder. The interpreter is kept for a while where the
 // conversation may go on.
-func (s *Server) leave(h *holder, keep bool) {
+func (s *Server) leave(holder *holder, keep bool) {
 	s.mu.Lock()
-	h.sessions--
-	h.since = time.Now()
-	last := h.sessions == 0
-	keep = keep && !s.closed && h.key.id != "" && (h.running != nil || h.former != nil)
+	holder.sessions--
+	holder.since = time.Now()
+	last := holder.sessions == 0
+	keep = keep && !s.closed && holder.key.id != "" && (holder.running != nil || holder.former != nil)
 	if last && keep {
-		h.idle = time.AfterFunc(s.limits().Time(limits.PythonIdle), func() { s.end(h) })
+		holder.idle = time.AfterFunc(s.limits().Time(limits.PythonIdle), func() { s.end(holder) })
 	}
 	s.wake() // there may be one more that can be given up
 	s.mu.Unlock()
 	if last && !keep {
-		s.end(h)
+		s.end(holder)
 	}
 }
 
 // end ends the interpreter of a conversation without sessions. Does nothing where one has come.
-func (s *Server) end(h *holder) {
+func (s *Server) end(holder *holder) {
 	s.mu.Lock()
-	if h.sessions > 0 {
+	if holder.sessions > 0 {
 		s.mu.Unlock()
 		return
 	}
-	if s.kept[h.key] == h {
-		delete(s.kept, h.key)
+	if s.kept[holder.key] == holder {
+		delete(s.kept, holder.key)
 	}
-	running, former := h.running, h.former
-	h.running, h.former = nil, nil
+	running, former := holder.running, holder.former
+	holder.running, holder.former = nil, nil
 	s.mu.Unlock()
 	closeAll(running, former)
-	s.release(h)
+	s.release(holder)
 }
 
 func closeAll(all ...interpreter) {
@@ -169,12 +169,12 @@ const slotTime = 10 * time.Second
 // acquire gives a holder a slot. Where there is none, the interpreter that has waited longest for
 // its conversation to go on makes room; where none waits, the call does. It reports whether there
 // was one in time.
-func (s *Server) acquire(ctx context.Context, h *holder) bool {
+func (s *Server) acquire(ctx context.Context, holder *holder) bool {
 	timeout := time.NewTimer(s.patience())
 	defer timeout.Stop()
 	for {
 		s.mu.Lock()
-		if h.started {
+		if holder.started {
 			s.mu.Unlock()
 			return true
 		}
@@ -184,8 +184,8 @@ func (s *Server) acquire(ctx context.Context, h *holder) bool {
 		}
 		// Limits may be lowered while slots are taken: then there is none until enough are free.
 		if len(s.slots) < int(s.limits()[limits.PythonProcesses]) {
-			h.slot, h.started = s.free(), true
-			s.slots[h.slot] = h
+			holder.slot, holder.started = s.free(), true
+			s.slots[holder.slot] = holder
 			s.mu.Unlock()
 			return true
 		}

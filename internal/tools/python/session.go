@@ -74,8 +74,8 @@ func (s *session) Call(ctx context.Context, call tools.Call) tools.Result {
 }
 
 // call runs source in the interpreter of a conversation. The caller has the turn.
-func (s *Server) call(ctx context.Context, h *holder, source string, set *limits.Set) tools.Result {
-	if !s.acquire(ctx, h) {
+func (s *Server) call(ctx context.Context, holder *holder, source string, set *limits.Set) tools.Result {
+	if !s.acquire(ctx, holder) {
 		if ctx.Err() != nil {
 			return tools.Result{Outcome: tools.Cancelled, Text: "[ERROR] Execution was cancelled."}
 		}
@@ -83,10 +83,10 @@ func (s *Server) call(ctx context.Context, h *holder, source string, set *limits
 	}
 	most := int(set[limits.ToolResultBytes])
 	printed, complaints := &capture{most: most}, &capture{most: most}
-	lost, err := s.ready(ctx, h)
+	lost, err := s.ready(ctx, holder)
 	if err == nil {
 		limited, cancel := context.WithTimeout(ctx, set.Time(limits.ToolTime))
-		err = h.running.run(limited, source, printed, complaints)
+		err = holder.running.run(limited, source, printed, complaints)
 		cancel()
 	}
 	note, outcome := ended(ctx, err, set)
@@ -95,7 +95,7 @@ func (s *Server) call(ctx context.Context, h *holder, source string, set *limits
 	}
 	// An interpreter that was stopped within a call is in no known state.
 	if err != nil || s.backend.keeps() != privateData {
-		s.retire(h, err != nil)
+		s.retire(holder, err != nil)
 	}
 	var notes []string
 	if note != "" {
@@ -116,44 +116,44 @@ func (s *Server) call(ctx context.Context, h *holder, source string, set *limits
 
 // ready sees to it that a conversation has an interpreter. It reports whether variables are lost
 // that the model may believe in.
-func (s *Server) ready(ctx context.Context, h *holder) (lost bool, err error) {
-	if h.running != nil {
+func (s *Server) ready(ctx context.Context, holder *holder) (lost bool, err error) {
+	if holder.running != nil {
 		return false, nil
 	}
-	running, err := s.backend.start(ctx, h.slot)
+	running, err := s.backend.start(ctx, holder.slot)
 	if err != nil {
 		return false, err
 	}
-	if h.former != nil {
-		if err := running.inherit(h.former); err != nil {
+	if holder.former != nil {
+		if err := running.inherit(holder.former); err != nil {
 			s.log.Debug("files of an interpreter were not all kept", "error", err)
 		}
-		h.former.close()
+		holder.former.close()
 	}
-	lost = h.lost
+	lost = holder.lost
 	s.mu.Lock()
-	h.running, h.former, h.lost = running, nil, false
+	holder.running, holder.former, holder.lost = running, nil, false
 	s.mu.Unlock()
 	return lost, nil
 }
 
 // retire ends the use of an interpreter. Its files are kept for the next one, unless it has
 // none of its own.
-func (s *Server) retire(h *holder, failed bool) {
+func (s *Server) retire(holder *holder, failed bool) {
 	s.mu.Lock()
-	running := h.running
-	h.running = nil
+	running := holder.running
+	holder.running = nil
 	keep := running != nil && s.backend.keeps() == privateData
 	if keep {
-		h.former = running
+		holder.former = running
 	}
-	h.lost = h.lost || (failed && keep)
+	holder.lost = holder.lost || (failed && keep)
 	s.mu.Unlock()
 	if keep {
 		return
 	}
 	closeAll(running)
-	if h.former == nil {
-		s.release(h)
+	if holder.former == nil {
+		s.release(holder)
 	}
 }

@@ -124,26 +124,26 @@ func misplaced(in *wire.Reader, kind, role string, known bool) {
 }
 
 // readBlock reads one block.
-func readBlock(in *wire.Reader) (b block) {
-	b.kind = in.Member("type")
+func readBlock(in *wire.Reader) (read block) {
+	read.kind = in.Member("type")
 	in.Object(func(key string) bool {
 		switch key {
 		case "type":
 			in.Text()
 		case "text":
-			b.text = in.Text()
+			read.text = in.Text()
 		case "thinking":
-			b.thinking = in.Text()
+			read.thinking = in.Text()
 		case "id", "tool_use_id":
-			b.id = in.Text()
+			read.id = in.Text()
 		case "name":
-			b.name = in.Text()
+			read.name = in.Text()
 		case "input":
-			b.input = in.Raw()
+			read.input = in.Raw()
 		case "content":
-			b.result = readResult(in)
+			read.result = readResult(in)
 		case "source":
-			b.source(in)
+			read.source(in)
 		// What only Anthropic's models and servers have a use for.
 		case "title", "context", "signature", "data", "is_error", "cache_control", "citations", "caller":
 			in.Skip()
@@ -152,7 +152,7 @@ func readBlock(in *wire.Reader) (b block) {
 		}
 		return true
 	})
-	return b
+	return read
 }
 
 // source reads where an image or a document is from: of the latter only text can be read.

@@ -197,14 +197,14 @@ var coded = map[string]string{wire.CodeInvalidKey: "authentication_error", wire.
 	wire.CodeTooLarge: "request_too_large", CodeThread: "not_found_error"}
 
 // AppendError appends the body of a request that failed.
-func AppendError(dst []byte, e *wire.Error, requestID string) []byte {
-	kind := coded[e.Code]
+func AppendError(dst []byte, fault *wire.Error, requestID string) []byte {
+	kind := coded[fault.Code]
 	if kind == "" {
-		kind = kinds[e.Type]
+		kind = kinds[fault.Type]
 	}
 	dst = wire.AppendString(append(dst, `{"type":"error","error":{"type":`...), kind)
-	dst = wire.AppendString(append(dst, `,"message":`...), e.Error())
-	if e.Code == CodeThread {
+	dst = wire.AppendString(append(dst, `,"message":`...), fault.Error())
+	if fault.Code == CodeThread {
 		dst = append(dst, `,"details":{"error_code":"`+CodeThread+`"}`...)
 	}
 	return append(wire.AppendString(append(dst, `},"request_id":`...), requestID), '}')

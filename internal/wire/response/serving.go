@@ -179,13 +179,13 @@ func (r *Response) endServed(dst []byte, text, status string) []byte {
 }
 
 // Cite appends that text of the open message, all of which was added before, is a citation.
-func (r *Response) Cite(dst []byte, c Citation) []byte {
+func (r *Response) Cite(dst []byte, citation Citation) []byte {
 	if !r.open || r.item.Type != ItemMessage {
 		return dst
 	}
 	dst = r.inPart(r.event(dst, "output_text.annotation.added"))
 	dst = strconv.AppendInt(append(dst, `,"annotation_index":`...), int64(len(r.item.Citations)), 10)
-	dst = append(c.append(append(dst, `,"annotation":`...)), "}\n\n"...)
-	r.item.Citations = append(r.item.Citations, c)
+	dst = append(citation.append(append(dst, `,"annotation":`...)), "}\n\n"...)
+	r.item.Citations = append(r.item.Citations, citation)
 	return dst
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
@@ -17,10 +18,11 @@ type bf16Kernel struct {
 	chain  bool // order of machines that multiply pairs and have no tiles
 	native bool // activations are pairs of BF16, else float32
 	T, G   int
+	ahead  reg.GPVirtual
 }
 
-// bf16Kernels are the most rows of a kernel for one group. Those with AVX-512 for one row take
-// bf16Groups too.
+// bf16Kernels are the most rows of a kernel for one group. Those with AVX-512 take further groups
+// too, as bf16Groups says.
 var bf16Kernels = []bf16Kernel{
 	{isa: avx512, name: "bf16Tiled", T: 8},
 	{isa: avx512, name: "bf16Native", T: 12, chain: true, native: true},
@@ -28,30 +30,35 @@ var bf16Kernels = []bf16Kernel{
 	{isa: avx2, name: "bf16Chain", T: 6, chain: true},
 }
 
-// bf16Groups is how many row groups a kernel for one row takes: sums enough to keep the
-// multipliers busy.
-const bf16Groups = 4
+// bf16Groups are the numbers of row groups that a kernel takes for few rows, beside one: two places
+// to read memory at and, for one row, sums enough to keep the multipliers busy.
+var bf16Groups = [][]int{1: {2, 4}, 2: {2}, 3: {2}, 4: {2}, 5: {2}, 6: {2}}
 
 func bf16All() {
 	for _, k := range bf16Kernels {
 		for T := 1; T <= k.T; T++ {
 			kernel := k
-			kernel.T, kernel.G = T, 1
-			kernel.write()
-		}
-		if k.isa.size == 64 {
-			kernel := k
-			kernel.T, kernel.G = 1, bf16Groups
-			kernel.write()
+			kernel.T = T
+			for _, kernel.G = range k.groups(T) {
+				kernel.write()
+			}
 		}
 	}
+}
+
+// groups returns the numbers of groups of the kernels for T rows, one last.
+func (k *bf16Kernel) groups(T int) []int {
+	if k.isa.size == 64 && T < len(bf16Groups) {
+		return append(slices.Clone(bf16Groups[T]), 1)
+	}
+	return []int{1}
 }
 
 // function is the name of the kernel.
 func (k *bf16Kernel) function() string {
 	name := fmt.Sprintf("%s%d%s", k.name, k.T, k.isa.name)
 	if k.G > 1 {
-		name = fmt.Sprintf("%s%dGroups%s", k.name, k.G, k.isa.name)
+		name = fmt.Sprintf("%s%dGroups%d%s", k.name, k.T, k.G, k.isa.name)
 	}
 	return name
 }
@@ -62,9 +69,10 @@ func (k *bf16Kernel) parts() int { return lanes * 4 / k.isa.size }
 // write writes the kernel. Like the instructions for pairs and for tiles, it takes what is
 // below 2^-126 for 0, in any control word.
 func (k *bf16Kernel) write() {
-	function(k.function(), "func(w, a *byte, nb, size int, y *float32)",
-		fmt.Sprintf("multiplies %d groups of BF16 rows, size bytes apart, with a tile of %d rows, nb blocks of 32; see bf16Go. y is [%d, %d].", k.G, k.T, k.T, 16*k.G))
+	function(k.function(), "func(w, a *byte, nb, size, ahead int, y *float32)",
+		fmt.Sprintf("multiplies %d groups of BF16 rows, size bytes apart, with a tile of %d rows, nb blocks of 32; see bf16Go. y is [%d, %d]. It asks for weights ahead bytes further on.", k.G, k.T, k.T, 16*k.G))
 	w, a, nb, size, y := param("w"), param("a"), param("nb"), param("size"), param("y")
+	k.ahead = param("ahead")
 	control := AllocLocal(8)
 	if !k.native {
 		STMXCSR(control)
@@ -112,7 +120,7 @@ func (k *bf16Kernel) write() {
 func (k *bf16Kernel) chained(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg.VecVirtual) {
 	for pair := range 16 {
 		for g, w := range groups {
-			PREFETCHT0(Mem{Base: w, Disp: ahead + 64*pair})
+			PREFETCHT0(Mem{Base: w, Index: k.ahead, Scale: 1, Disp: 64 * pair})
 			if k.native {
 				weights := k.isa.vec()
 				VMOVUPS(Mem{Base: w, Disp: 64 * pair}, weights)
@@ -136,7 +144,7 @@ func (k *bf16Kernel) tiled(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg.
 	for g, w := range groups {
 		sums := make([][2][]reg.VecVirtual, k.T)
 		for pair := range 16 {
-			PREFETCHT0(Mem{Base: w, Disp: ahead + 64*pair})
+			PREFETCHT0(Mem{Base: w, Index: k.ahead, Scale: 1, Disp: 64 * pair})
 			for odd := range 2 {
 				weights := k.half(w, pair, odd)
 				for t := range sums {

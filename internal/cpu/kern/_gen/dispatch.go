@@ -26,9 +26,12 @@ func dispatch(file string) error {
 		b.WriteString("}\n}\n")
 	}
 	b.WriteString("}\n\nfunc oneRowKernel(l Level, f family, fine bool, streams int, w, a *byte, nb, groups, size, ahead int, bias *float32, step int, y *float32) {\nswitch {\n")
-	for _, isa := range []isa{avx512} {
+	for _, isa := range []isa{avx2, avx512} {
 		for _, fine := range []bool{false, true} {
 			for _, streams := range rowStreams {
+				if fine && isa.size == 32 {
+					continue
+				}
 				fmt.Fprintf(&b, "case %s && fine == %v && streams == %d:\nswitch f {\n", isa.is, fine, streams)
 				for _, f := range families {
 					fmt.Fprintf(&b, "case %s:\n%s(w, a, nb, groups, size, ahead, bias, step, y)\n", f.name, f.oneRowName(isa, fine, streams))
@@ -69,16 +72,15 @@ func dispatch(file string) error {
 		fmt.Fprintf(&b, "case e4m3: // T is 1\ndotsE4M31%s(w, x, n, next, y, ldy)\n", isa.name)
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc bf16Kernel(l Level, T, G int, w, a *byte, nb, size int, y *float32) {\nswitch {\n")
+	b.WriteString("}\n\nfunc bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {\nswitch {\n")
 	for _, k := range bf16Kernels {
 		fmt.Fprintf(&b, "case %s && chained == %v:\nswitch {\n", k.isa.is, k.chain)
-		if k.isa.size == 64 {
-			group := bf16Kernel{isa: k.isa, name: k.name, T: 1, G: bf16Groups}
-			fmt.Fprintf(&b, "case G == %d: // T is 1\n%s(w, a, nb, size, y)\n", bf16Groups, group.function())
-		}
 		for T := 1; T <= k.T; T++ {
-			one := bf16Kernel{isa: k.isa, name: k.name, T: T, G: 1}
-			fmt.Fprintf(&b, "case T == %d:\n%s(w, a, nb, size, y)\n", T, one.function())
+			kernel := k
+			kernel.T = T
+			for _, kernel.G = range k.groups(T) {
+				fmt.Fprintf(&b, "case T == %d && G == %d:\n%s(w, a, nb, size, ahead, y)\n", T, kernel.G, kernel.function())
+			}
 		}
 		b.WriteString("}\n")
 	}

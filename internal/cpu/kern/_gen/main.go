@@ -26,6 +26,7 @@ func main() {
 			tile512(f, T)
 		}
 		for _, streams := range rowStreams {
+			oneRow(avx2, f, false, streams)
 			oneRow(avx512, f, false, streams)
 			oneRow(avx512, f, true, streams)
 		}

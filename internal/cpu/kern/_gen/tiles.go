@@ -175,7 +175,10 @@ func oneRow(isa isa, f family, fine bool, streams int) {
 		IMULQ(size, apart)
 		places = append(places, stream{apart: apart})
 	}
-	body := f.body512(T, places)
+	body := f.body256(places)
+	if isa.size == 64 {
+		body = f.body512(T, places)
+	}
 	Label("group")
 	w, s, a, nb := GP64(), GP64(), param("a"), param("nb")
 	MOVQ(base, w)
@@ -187,12 +190,15 @@ func oneRow(isa isa, f family, fine bool, streams int) {
 		IMULQ(step, apartBias)
 		SHLQ(Imm(6), apartY)
 	}
-	for i, rows := range acc {
-		for _, row := range rows[1:] {
-			VADDPS(row, rows[0], rows[0])
+	for i, sums := range acc {
+		if fine {
+			VADDPS(sums[1], sums[0], sums[0])
+			sums = sums[:1]
 		}
-		VADDPS(stream{apartBias, i == 0}.at(bias)(0), rows[0], rows[0])
-		VMOVUPS(rows[0], stream{apartY, i == 0}.at(y)(0))
+		for part, v := range sums {
+			VADDPS(stream{apartBias, i == 0}.at(bias)(part*isa.size), v, v)
+			VMOVUPS(v, stream{apartY, i == 0}.at(y)(part*isa.size))
+		}
 	}
 	ADDQ(size, base)
 	ADDQ(step, bias)
@@ -659,7 +665,7 @@ func tile256(f family, T int) {
 			acc[t] = YMM()
 			VXORPS(acc[t], acc[t], acc[t])
 		}
-		head := GP64()
+		head, here := GP64(), stream{first: true}
 		f.loops(label("%d", h), w, s, a, nb, T, func() { MOVQ(s, head) }, func() {
 			if h == 0 {
 				for i := 0; i < f.quantBytes(); i += 64 {
@@ -667,18 +673,13 @@ func tile256(f family, T int) {
 				}
 			}
 			if f.kind == k6 {
-				f.block6(T, h, w, s, a, head, acc)
+				f.block6(T, h, here.at(w), here.at(s), a, here.at(head), acc)
 				return
 			}
-			sum := f.dots256(T, h, 0, 8, 36*T, w, a)
-			sc, mn := f.scales256(h, s, head)
+			sum := f.dots256(T, h, 0, 8, 36*T, here.at(w), a)
+			sc, mn := f.scales256(h, here.at(s), here.at(head))
 			for t := range acc {
-				f.add256(a, 32*T+4*t, sum[t], sc, acc[t])
-				if f.minima() {
-					b := YMM()
-					VBROADCASTSS(Mem{Base: a, Disp: 40*T + 4*t}, b)
-					VFMADD231PS(b, mn, acc[t])
-				}
+				f.finish256(T, a, sum[t], sc, mn, t, acc[t])
 			}
 		})
 		bias, y := param("bias"), param("y")
@@ -688,6 +689,16 @@ func tile256(f family, T int) {
 		}
 	}
 	end()
+}
+
+// finish256 adds the sum of a block and row t, and what its minimum makes of the row.
+func (f family) finish256(T int, a reg.GPVirtual, sum, sc, mn reg.VecVirtual, t int, acc reg.VecVirtual) {
+	f.add256(a, 32*T+4*t, sum, sc, acc)
+	if f.minima() {
+		b := YMM()
+		VBROADCASTSS(Mem{Base: a, Disp: 40*T + 4*t}, b)
+		VFMADD231PS(b, mn, acc)
+	}
 }
 
 // add256 adds an integer sum to acc, times the activations' scale at a+disp and that
@@ -706,29 +717,81 @@ func (f family) add256(a reg.GPVirtual, disp int, sum, sc, acc reg.VecVirtual) {
 }
 
 // block6 adds a block of q6k.
-func (f family) block6(T, h int, w, s, a, head reg.GPVirtual, acc []reg.VecVirtual) {
+func (f family) block6(T, h int, w, s place, a reg.GPVirtual, head place, acc []reg.VecVirtual) {
 	var sums [2][]reg.VecVirtual
 	for half := range sums {
 		sums[half] = f.dots256(T, h, 4*half, 4*half+4, (36+4*half)*T, w, a)
-		sc := YMM()
-		VPMOVSXBD(Mem{Base: s, Disp: 16*half + 8*h}, sc)
-		VCVTDQ2PS(sc, sc)
-		for t, sum := range sums[half] {
-			VCVTDQ2PS(sum, sum)
-			if half == 0 {
-				VMULPS(sc, sum, sum)
-			} else {
-				VFMADD231PS(sum, sc, sums[0][t])
-			}
+		f.scale6(h, half, s, sums[half], sums[0])
+	}
+	f.add6(32*T, h, a, head, sums[0], acc)
+}
+
+// scale6 multiplies the sums of a half block with its scale and adds them to those of the first.
+func (f family) scale6(h, half int, s place, sums, first []reg.VecVirtual) {
+	sc := YMM()
+	VPMOVSXBD(s(16*half+8*h), sc)
+	VCVTDQ2PS(sc, sc)
+	for t, sum := range sums {
+		VCVTDQ2PS(sum, sum)
+		if half == 0 {
+			VMULPS(sc, sum, sum)
+		} else {
+			VFMADD231PS(sum, sc, first[t])
 		}
 	}
+}
+
+// add6 adds the sums of a block, times the scales at a+disp and that of the head.
+func (f family) add6(disp, h int, a reg.GPVirtual, head place, sums, acc []reg.VecVirtual) {
 	d := YMM()
-	VCVTPH2PS(Mem{Base: head, Disp: 16 * h}, d)
-	for t, sum := range sums[0] {
+	VCVTPH2PS(head(16*h), d)
+	for t, sum := range sums {
 		b := YMM()
-		VBROADCASTSS(Mem{Base: a, Disp: 32*T + 4*t}, b)
+		VBROADCASTSS(Mem{Base: a, Disp: disp + 4*t}, b)
 		VMULPS(b, sum, sum)
 		VFMADD231PS(sum, d, acc[t])
+	}
+}
+
+// body256 returns what writes a row group of each stream × 1: sums [stream][half].
+func (f family) body256(places []stream) func(w, s, a, nb, far reg.GPVirtual) [][]reg.VecVirtual {
+	return func(w, s, a, nb, far reg.GPVirtual) [][]reg.VecVirtual {
+		acc := make([][]reg.VecVirtual, len(places))
+		for i := range acc {
+			acc[i] = []reg.VecVirtual{YMM(), YMM()}
+			for _, v := range acc[i] {
+				VXORPS(v, v, v)
+			}
+		}
+		head := GP64()
+		f.loops("", w, s, a, nb, 1, func() { MOVQ(s, head) }, func() {
+			f.fetch(places, far)
+			for i, place := range places {
+				f.block256(a, place.at(w), place.at(s), place.at(head), acc[i])
+			}
+		})
+		return acc
+	}
+}
+
+// block256 adds a block's products with one row to the sums of both halves of a group.
+func (f family) block256(a reg.GPVirtual, w, s, head place, acc []reg.VecVirtual) {
+	if f.kind == k6 {
+		var sums [2][2]reg.VecVirtual // [half of the block][half of the group]
+		for half := range sums {
+			sums[half] = f.row256(4*half, 4*half+4, 36+4*half, w, a)
+			for h := range acc {
+				f.scale6(h, half, s, sums[half][h:][:1], sums[0][h:][:1])
+			}
+		}
+		for h := range acc {
+			f.add6(32, h, a, head, sums[0][h:][:1], acc[h:][:1])
+		}
+		return
+	}
+	for h, sum := range f.row256(0, 8, 36, w, a) {
+		sc, mn := f.scales256(h, s, head)
+		f.finish256(1, a, sum, sc, mn, 0, acc[h])
 	}
 }
 
@@ -736,19 +799,10 @@ func (f family) block6(T, h int, w, s, a, head reg.GPVirtual, acc []reg.VecVirtu
 // the int32 at a+start. VPMADDUBSW saturates at int16, so sums widen after every
 // f.adds products. q8 reaches 255: there |w| is multiplied with ±x instead, and
 // no start is needed.
-func (f family) dots256(T, h, from, to, start int, w, a reg.GPVirtual) []reg.VecVirtual {
+func (f family) dots256(T, h, from, to, start int, w place, a reg.GPVirtual) []reg.VecVirtual {
 	sum, part := make([]reg.VecVirtual, T), make([]reg.VecVirtual, T)
 	for t := range sum {
-		sum[t] = YMM()
-		if f.name == "q8" || f.minima() {
-			VPXOR(sum[t], sum[t], sum[t])
-			continue
-		}
-		VPBROADCASTD(Mem{Base: a, Disp: start + 4*t}, sum[t])
-	}
-	widen := func(v, sum reg.VecVirtual) {
-		VPMADDWD(ones16, v, v)
-		VPADDD(v, sum, sum)
+		sum[t] = f.start256(a, start+4*t)
 	}
 	for i := from; i < to; i += 2 {
 		q, sign := f.pair256(i, h, w)
@@ -761,33 +815,77 @@ func (f family) dots256(T, h, from, to, start int, w, a reg.GPVirtual) []reg.Vec
 					VPSIGNB(sign[j], b[j], b[j])
 				}
 				VPMADDUBSW(b[j], q[j], b[j])
-				if f.adds == 1 {
-					widen(b[j], sum[t])
-				}
 			}
-			if f.adds == 1 {
-				continue
-			}
-			VPADDW(b[1], b[0], b[0])
-			if (i-from)%f.adds == 0 {
-				part[t] = b[0]
-			} else {
-				VPADDW(b[0], part[t], part[t])
-			}
-			if (i-from+2)%f.adds == 0 {
-				widen(part[t], sum[t])
-			}
+			f.widen256(i-from, b, &part[t], sum[t])
 		}
 	}
 	return sum
 }
 
+// row256 is dots256 for one row and both halves of a group, which share the words of the row.
+func (f family) row256(from, to, start int, w place, a reg.GPVirtual) (sum [2]reg.VecVirtual) {
+	var part, x [2]reg.VecVirtual
+	for h := range sum {
+		sum[h], x[h] = f.start256(a, start), YMM()
+	}
+	for i := from; i < to; i += 2 {
+		for j := range x {
+			VPBROADCASTD(Mem{Base: a, Disp: 4 * f.word(i+j)}, x[j])
+		}
+		for h := range sum {
+			q, sign := f.pair256(i, h, w)
+			for j, v := range x {
+				if f.adds == 1 {
+					VPSIGNB(sign[j], v, sign[j])
+					v = sign[j]
+				}
+				VPMADDUBSW(v, q[j], q[j])
+			}
+			f.widen256(i-from, q, &part[h], sum[h])
+		}
+	}
+	return sum
+}
+
+// start256 returns what the integer sums of a block start with: the int32 at a+start, or 0.
+func (f family) start256(a reg.GPVirtual, start int) reg.VecVirtual {
+	sum := YMM()
+	if f.name == "q8" || f.minima() {
+		VPXOR(sum, sum, sum)
+		return sum
+	}
+	VPBROADCASTD(Mem{Base: a, Disp: start}, sum)
+	return sum
+}
+
+// widen256 adds products of words number i and i+1 of a sum to part or, as int32, to sum.
+func (f family) widen256(i int, products [2]reg.VecVirtual, part *reg.VecVirtual, sum reg.VecVirtual) {
+	widen := func(v reg.VecVirtual) {
+		VPMADDWD(ones16, v, v)
+		VPADDD(v, sum, sum)
+	}
+	if f.adds == 1 {
+		widen(products[0])
+		widen(products[1])
+		return
+	}
+	VPADDW(products[1], products[0], products[0])
+	if i%f.adds == 0 {
+		*part = products[0]
+	} else {
+		VPADDW(products[0], *part, *part)
+	}
+	if (i+2)%f.adds == 0 {
+		widen(*part)
+	}
+}
+
 // pair256 loads words i and i+1 of a block for 8 rows, unsigned; sign is the
 // signed word where that is not the whole quant.
-func (f family) pair256(i, h int, w reg.GPVirtual) (q, sign [2]reg.VecVirtual) {
+func (f family) pair256(i, h int, w place) (q, sign [2]reg.VecVirtual) {
 	q[0], q[1] = YMM(), YMM()
 	if f.lut != nil {
-		VMOVDQU(Mem{Base: w, Disp: 64*(i/2) + 32*h}, q[0])
+		VMOVDQU(w(64*(i/2)+32*h), q[0])
 		VPSRLW(Imm(4), q[0], q[1])
 		VPAND(lowNibbles, q[0], q[0])
 		VPAND(lowNibbles, q[1], q[1])
@@ -800,7 +898,7 @@ func (f family) pair256(i, h int, w reg.GPVirtual) (q, sign [2]reg.VecVirtual) {
 		return q, sign
 	}
 	for j := range q {
-		VMOVDQU(Mem{Base: w, Disp: 64*(i+j) + 32*h}, q[j])
+		VMOVDQU(w(64*(i+j)+32*h), q[j])
 		if f.adds == 1 {
 			sign[j] = YMM()
 			VPXOR(signBits, q[j], sign[j])
@@ -810,25 +908,25 @@ func (f family) pair256(i, h int, w reg.GPVirtual) (q, sign [2]reg.VecVirtual) {
 	return q, sign
 }
 
-func (f family) scales256(h int, s, head reg.GPVirtual) (sc, mn reg.VecVirtual) {
+func (f family) scales256(h int, s, head place) (sc, mn reg.VecVirtual) {
 	sc = YMM()
 	switch f.kind {
 	case e8m0:
-		VPMOVZXBD(Mem{Base: s, Disp: 8 * h}, sc)
+		VPMOVZXBD(s(8*h), sc)
 		VPSLLD(Imm(23), sc, sc)
 		VPMAXUD(minE8M0, sc, sc)
 	case half:
-		VCVTPH2PS(Mem{Base: s, Disp: 16 * h}, sc)
+		VCVTPH2PS(s(16*h), sc)
 	case halfMin:
 		mn = YMM()
-		VCVTPH2PS(Mem{Base: s, Disp: 16 * h}, sc)
-		VCVTPH2PS(Mem{Base: s, Disp: 32 + 16*h}, mn)
+		VCVTPH2PS(s(16*h), sc)
+		VCVTPH2PS(s(32+16*h), mn)
 	case k45:
 		mn = YMM()
 		for i, v := range []reg.VecVirtual{sc, mn} {
 			d := YMM()
-			VPMOVZXBD(Mem{Base: s, Disp: 16*i + 8*h}, v)
-			VCVTPH2PS(Mem{Base: head, Disp: 32*i + 16*h}, d)
+			VPMOVZXBD(s(16*i+8*h), v)
+			VCVTPH2PS(head(32*i+16*h), d)
 			VCVTDQ2PS(v, v)
 			VMULPS(d, v, v)
 		}

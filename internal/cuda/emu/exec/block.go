@@ -55,7 +55,7 @@ type Grid struct {
 // whose blocks may see each other's work (atomics, volatile accesses) run one block after another,
 // and no block may read what another one wrote where nothing orders them. Every second launch begins with the last
 // block, since no order is promised; every second pair of them begins each block with
-// the last warp.
+// the last warp, and of kernels with mbarriers every second block does.
 func (g *Grid) Run() (count Count, failed *Fault) {
 	total := int64(g.Blocks[0]) * int64(g.Blocks[1]) * int64(g.Blocks[2])
 	workers := min(g.Device.workers(), total)
@@ -151,6 +151,9 @@ func (b *Block) exec(index int64, stamp uint64) (failed *Fault) {
 	}()
 	b.Index, b.stamp, b.epoch, b.known = index, stamp, 0, nil
 	b.backwards = stamp>>(stampLaunch+5)&1 != 0
+	if b.Kernel.Async { // each launch of several blocks has both orders
+		b.backwards = b.backwards != (index&1 != 0)
+	}
 	b.At = [3]uint32{uint32(index % int64(b.Grid[0])), uint32(index / int64(b.Grid[0]) % int64(b.Grid[1])), uint32(index / int64(b.Grid[0]) / int64(b.Grid[1]))}
 	clear(b.cells)
 	clear(b.reads)

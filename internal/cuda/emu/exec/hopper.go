@@ -188,14 +188,18 @@ func (w *Warp) Passed(lane int, at uint64, ended func(phases uint32) bool) bool 
 }
 
 // Yield says whether a warp that waits in vain gives way to others now; then it is to ask again.
-// It gives way once for each wait, so that the wait can also say no.
+// First it is told no at once, as a wait may say it, and gives way when it asks again: so what goes on
+// without having waited is ahead of others.
 func (w *Warp) Yield() bool {
-	w.yielded = !w.yielded
-	if w.yielded {
+	w.refused = !w.refused
+	if !w.refused {
 		w.Block.asynchronous().failed++
 	}
-	return w.yielded
+	return !w.refused
 }
+
+// Waited ends a wait that was not in vain.
+func (w *Warp) Waited() { w.refused = false }
 
 // Announce makes the mbarriers that the warp has made known to the asynchronous units.
 func (w *Warp) Announce() {
@@ -245,23 +249,33 @@ func (w *Warp) AsyncRead(at uint64, n int) []byte {
 	return w.Block.Shared[i : i+n]
 }
 
-// landOne lets one of the copies that are on their way land: the one that was asked for last, since no
-// order is promised.
-func (u *async) landOne() {
-	last := len(u.late) - 1
-	copied := u.late[last]
-	u.late = u.late[:last]
+// landOne lets one of the copies that are on their way land: the one that was asked for last, or first,
+// since no order is promised.
+func (u *async) landOne(first bool) {
+	at := len(u.late) - 1
+	if first {
+		at = 0
+	}
+	copied := u.late[at]
+	u.late = slices.Delete(u.late, at, at+1)
 	u.failed = 0
 	copied()
 }
 
-// land lets a copy land when nothing else happens in the block, or much waiting was in vain, and says
-// whether one did.
+// land lets copies land when nothing else happens in the block, or much waiting was in vain, and says
+// whether any did. In blocks whose first warp runs first they land in order and three at a time, so that
+// each stage of a ring has its turn to be waited for, whether it has 2, 4 or 8.
 func (b *Block) land(idle int) bool {
 	if b.async == nil || len(b.async.late) == 0 || (idle < 3 && b.async.failed < 100*len(b.warps)) {
 		return false
 	}
-	b.async.landOne()
+	count := 1
+	if !b.backwards {
+		count = min(3, len(b.async.late))
+	}
+	for range count {
+		b.async.landOne(!b.backwards)
+	}
 	return true
 }
 

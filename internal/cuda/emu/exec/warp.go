@@ -52,7 +52,7 @@ type Warp struct {
 
 	touched       uint32  // lanes that have touched shared memory since the lanes synchronised
 	touchedAt     uint32  // Syncs then
-	yielded       bool    // the last wait for an mbarrier was in vain, and others had their turn since
+	refused       bool    // the last wait for an mbarrier was in vain and said so
 	pending       clock   // what the next fence tells of other blocks (order.go)
 	products      []begun // under way
 	productGroups []int   // ends of their groups
@@ -102,7 +102,7 @@ func (w *Warp) reset() {
 	w.own, w.Syncs = 1, 1
 	w.copies, w.groups = w.copies[:0], w.groups[:0]
 	w.products, w.productGroups = w.products[:0], w.productGroups[:0]
-	w.yielded, w.touched, w.pending = false, 0, nil
+	w.refused, w.touched, w.pending = false, 0, nil
 	w.inst, w.then = nil, nil
 }
 

@@ -154,7 +154,10 @@ func (p *parser) waiting(hint bool) {
 				passed |= 1 << lane
 			}
 		})
-		if passed != m && w.Yield() {
+		switch {
+		case passed == m:
+			w.Waited()
+		case w.Yield():
 			return false
 		}
 		w.P[d] = w.P[d]&^m | passed

@@ -145,34 +145,34 @@ func (w *walker) node(n *html.Node) {
 
 // element gives what an element shows: a link and an image as text of their own, others as what is
 // in them with their tags.
-func (w *walker) element(n *html.Node) {
+func (w *walker) element(node *html.Node) {
 	switch {
-	case n.Data == "head":
-		w.findTitle(n)
-	case n.Data == "title" && n.Namespace == "":
-		w.findTitle(n.Parent)
+	case node.Data == "head":
+		w.findTitle(node)
+	case node.Data == "title" && node.Namespace == "":
+		w.findTitle(node.Parent)
 		return
-	case n.Data == "img" || n.Data == "image":
-		w.text(w.image(n))
+	case node.Data == "img" || node.Data == "image":
+		w.text(w.image(node))
 		return
-	case n.Data == "a":
-		if text, ok := w.anchor(n); ok {
+	case node.Data == "a":
+		if text, ok := w.anchor(node); ok {
 			w.text(text)
 			return
 		}
-	case n.Data == "sup" || n.Data == "sub":
-		if text, ok := script(n); ok {
+	case node.Data == "sup" || node.Data == "sub":
+		if text, ok := script(node); ok {
 			w.text(text)
 			return
 		}
 	}
-	if skipped[n.Data] {
+	if skipped[node.Data] {
 		w.add(event{})
 		return
 	}
-	w.add(event{begin: n.Data, attributes: n.Attr})
-	w.children(n)
-	w.add(event{end: n.Data})
+	w.add(event{begin: node.Data, attributes: node.Attr})
+	w.children(node)
+	w.add(event{end: node.Data})
 }
 
 // findTitle remembers the first title among the children of a node.
@@ -280,8 +280,8 @@ func pieces(n *html.Node, all []string) []string {
 
 // script is what stands for a superscript or a subscript of one word: ^{2}. A link to a place on the
 // same page counts as its text.
-func script(n *html.Node) (text string, ok bool) {
-	for child := n.FirstChild; child != nil; child = child.NextSibling {
+func script(node *html.Node) (text string, ok bool) {
+	for child := node.FirstChild; child != nil; child = child.NextSibling {
 		href, _ := attribute(child, "href")
 		switch {
 		case child.Type == html.TextNode:
@@ -295,7 +295,7 @@ func script(n *html.Node) (text string, ok bool) {
 	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r != '-' && !isWord(r) }) {
 		return "", false
 	}
-	if n.Data == "sup" {
+	if node.Data == "sup" {
 		return "^{" + text + "}", true
 	}
 	return "_{" + text + "}", true
