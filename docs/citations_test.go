@@ -130,6 +130,7 @@ var testCells = regexp.MustCompile("([\\w/]+)((?:,? `[^`]+`)+)")
 func TestEvidence(t *testing.T) {
 	testsExist(t, "docs/evidence/outside.md", 50)
 	testsExist(t, "docs/evidence/tools.md", 42)
+	testsExist(t, "docs/evidence/speculation.md", 13)
 }
 
 // testsExist checks the last cells of a document's tables, of which there are so many rows.

@@ -43,7 +43,7 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 	if ask.MaxTokens == 0 {
 		ask.MaxTokens = loading.Device().Tokens(checkpoint, ask.MaxSeqs)
 	}
-	if cfg.Overlap && cfg.Speculation == nil { // what may follow an id that nobody knows yet nobody guesses
+	if cfg.Overlap && plannedAhead(cfg) {
 		ask.Depth = loading.Device().Depth()
 	}
 	if cfg.Speculation != nil {
@@ -66,6 +66,13 @@ func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loadin
 		need.Runtime += guessBytes(checkpoint.Spec.Vocab, &lim, cfg.Speculation != nil && cfg.Speculation.Lookup())
 		return need, err
 	})
+}
+
+// plannedAhead reports whether a step may be planned while another runs. What a model guesses follows an
+// id that is known, and it reads each id before the next step; what texts offer is looked up for those
+// that wait.
+func plannedAhead(cfg *config.Config) bool {
+	return cfg.Speculation == nil || cfg.Speculation.Lookup()
 }
 
 // guessBytes is what guesses take: indexes of all tokens that have keys and values and, where no model

@@ -88,7 +88,7 @@ func (c *choice) labels(cfg *config.Config, checkpoint *ckpt.Model) map[string]s
 		"long_prefill_token_threshold": strconv.Itoa(cfg.ChunkLimit), "max_step_seconds": strconv.FormatFloat(cfg.StepTime.Seconds(), 'g', -1, 64),
 		"kv_dtype": c.device.KV(), "activation_bits": strconv.Itoa(bits), "activation_bits_auto": strconv.Itoa(automatic), "activation_bits_given": strconv.Itoa(cfg.Activations),
 		"exact": flag(cfg.Exact), "cpu_weights": cfg.Weights, "cpu_weights_rounded": flag(rounded), "packed_weights": cfg.Packed, "packed_file": flag(!load.BuiltIn(cfg.Model)),
-		"async_scheduling": flag(cfg.Overlap), "async_possible": flag(c.device.Depth() > 1 && cfg.Speculation == nil),
+		"async_scheduling": flag(cfg.Overlap), "async_possible": flag(c.device.Depth() > 1 && plannedAhead(cfg)),
 		"experts": strconv.Itoa(checkpoint.Spec.FFN.Experts), "stream_interval": strconv.Itoa(cfg.StreamInterval), "log_level": cfg.LogLevel, "access_log": flag(cfg.AccessLog),
 		// Where nobody has chosen, what was taken is what the program chose, by measurement.
 		"threads": strconv.Itoa(c.machine.Threads), "threads_auto": strconv.Itoa(c.machine.Threads),
