@@ -16,8 +16,6 @@ import (
 	"ossian/internal/tensor"
 )
 
-func init() { mutantTests["join.sm_80"] = "TestJoinRows$" }
-
 // TestJoinRows copies rows of each form into columns of each: widths on both sides of a block's, rows one
 // by one and by number, with a tail that becomes zero and without. Nothing else is written.
 func TestJoinRows(t *testing.T) {

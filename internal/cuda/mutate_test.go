@@ -100,7 +100,7 @@ var mutantTests = map[string]string{
 	"experts_mxfp4.sm_80":        "TestExperts$/MXFP4",
 	"experts_q8.sm_80":           "TestExperts$/Q8_0",
 	"gather.sm_80":               "TestExpertsByWarpgroups$",
-	"join.sm_80":                 "TestJoinRows",
+	"join.sm_80":                 "TestJoinRows$",
 	"measure.sm_80":              "TestMeasureMemory|TestMeasureMMA",
 	"measure90.sm_90a":           "TestMeasureHopper",
 	"product_bf16.sm_80":         "TestLinear$/BF16/./(1x32|40x96|48x160|24x480|72x544)|TestLinearWithoutBias",
