@@ -190,7 +190,7 @@ func (s *Server) current(ctx context.Context) (*listing, error) {
 		s.mu.Unlock()
 		switch {
 		case closed:
-			return nil, errors.New("the server is not used any more")
+			return nil, errors.New(noMore)
 		case attempts > 0 && problem == nil:
 			return listed, nil
 		case problem != nil && waited:
@@ -233,6 +233,16 @@ func (s *Server) Status() tools.Status {
 		status.Works = true
 	}
 	return status
+}
+
+// noMore is what is said of a server after Close.
+const noMore = "the server is not used any more"
+
+// unused reports whether Close was called.
+func (s *Server) unused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // Open begins a session. Nothing is sent before its first call.

@@ -132,6 +132,11 @@ func (s *session) run(ctx context.Context, clock *clock, name string, arguments 
 func (s *session) connection(ctx context.Context) (*connection, *fault) {
 	s.dialling.Lock()
 	defer s.dialling.Unlock()
+	// A session that is open has its connection a moment longer than the server is used: the
+	// connection's end comes by its context.
+	if s.server.unused() {
+		return nil, &fault{kind: away, text: noMore}
+	}
 	s.mu.Lock()
 	if s.conn == nil {
 		s.conn = s.server.take(s.chain)
