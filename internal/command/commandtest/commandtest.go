@@ -79,6 +79,8 @@ func Serve(t *testing.T, root *cobra.Command, args ...string) string {
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("serve: %v\n%s", err, status)
+		} else if t.Failed() {
+			t.Logf("what the server said:\n%s", status) // why it failed a request, say
 		}
 	})
 	// It is ready when its model is; until then it may end with an error.

@@ -89,7 +89,11 @@ func sameReplies(t *testing.T, model, methods []string, requests int) {
 		held := series(t, guessing, "vllm:spec_decode_num_accepted_tokens_total")
 		t.Logf("%s: %d requests, %.0f guesses, %.0f of them held, %.0f preemptions", method, len(asked), series(t, guessing, "vllm:spec_decode_num_draft_tokens_total"),
 			held, series(t, guessing, "vllm:num_preemptions_total"))
-		if held < float64(requests) {
+		least := requests
+		if !strings.Contains(method, `"adaptive":false`) {
+			least = 1 // how many pay is a matter of time
+		}
+		if held < float64(least) {
 			t.Errorf("%s: %.0f guesses held in %d requests: too few to show anything", method, held, requests)
 		}
 	}
