@@ -47,9 +47,28 @@ func startProcess(conn *connection, command []string) (sdk.Connection, error) {
 	}
 	context.AfterFunc(conn.life, started.kill)
 	limit := messageBytes(conn.limits)
-	lines := &bounded{Reader: out, body: out, limit: limit, per: perLine, over: conn.broke, end: func() {}}
+	lines := &bounded{Reader: &output{out, started.ended}, body: out, limit: limit, per: perLine, over: conn.broke, end: func() {}}
 	carrier := &sdk.IOTransport{Reader: lines, Writer: started, MaxLineLength: int(limit) * 2}
 	return carrier.Connect(conn.life)
+}
+
+// An output is what a command writes. Its end is told when the process has ended, too, or soon after:
+// its last words say why, and they are to be known before anybody asks what broke.
+type output struct {
+	io.Reader
+	ended <-chan struct{}
+}
+
+// Read implements io.Reader.
+func (o *output) Read(b []byte) (int, error) {
+	n, err := o.Reader.Read(b)
+	if err != nil {
+		select {
+		case <-o.ended:
+		case <-time.After(time.Second / 2):
+		}
+	}
+	return n, err
 }
 
 // run starts the command and has it waited for. Both happen on a thread that lives as long as the
