@@ -254,7 +254,7 @@ func TestKilledProcess(t *testing.T) {
 		return
 	}
 	if testing.Short() {
-		t.Skip("starts processes")
+		t.Skip("starts processes and kills them; run without -short")
 	}
 	want := conclusions(t, runs(t, cutPlan(), cutWorld()).lines)
 	dir, dice := t.TempDir(), rand.New(rand.NewPCG(5, 1))

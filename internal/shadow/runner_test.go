@@ -57,7 +57,7 @@ func TestRunner(t *testing.T) {
 // TestRunnerOnACard is the same on a card, in a release: the emulator takes minutes for it.
 func TestRunnerOnACard(t *testing.T) {
 	if soak.Cases(t, 0, 10) == 0 {
-		t.Skip("OSSIAN_SOAK=1 runs it")
+		t.Skip("the emulator takes minutes for it; OSSIAN_SOAK=1 runs it")
 	}
 	beside(t, [2]string{"gpt-oss", "llama"}, modeltest.Options{Small: true}, onCard, runnertest.Scale{Schedules: 6, Soak: 20, Every: 8, Guesses: 6})
 }

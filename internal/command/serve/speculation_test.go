@@ -127,7 +127,7 @@ func TestSPC7Trained(t *testing.T) { trained(t) }
 // TestSPC7TrainedOnACard is the same on a card, in a release: the emulator takes minutes for it.
 func TestSPC7TrainedOnACard(t *testing.T) {
 	if !commandtest.Soaking() {
-		t.Skip("OSSIAN_SOAK=1 runs it")
+		t.Skip("the emulator takes minutes for it; OSSIAN_SOAK=1 runs it")
 	}
 	trained(t, "--device", "emu", "--max-model-len", "512", "--max-num-seqs", "2")
 }

@@ -12,7 +12,7 @@ import (
 // keep theirs. The kernel would end a command with the thread that started it.
 func TestThreadsEnd(t *testing.T) {
 	if _, err := exec.LookPath("sleep"); err != nil {
-		t.Skip("no command to run here")
+		t.Skip("there is no sleep command: ", err)
 	}
 	var running, ending sync.WaitGroup
 	for range 8 {
