@@ -11,16 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"ossian/internal/command"
-	"ossian/internal/cpu/kern"
+	"ossian/internal/cpu/measure"
 	"ossian/internal/plan"
 )
 
 // kernelReport is what `bench kernels --json` prints.
 type kernelReport struct {
-	CPU     string             `json:"cpu"`
-	Version string             `json:"version"`
-	Threads int                `json:"threads"`
-	Kernels []kern.Measurement `json:"kernels"`
+	CPU     string                `json:"cpu"`
+	Version string                `json:"version"`
+	Threads int                   `json:"threads"`
+	Kernels []measure.Measurement `json:"kernels"`
 }
 
 // kernelsCommand is ossian bench kernels.
@@ -36,7 +36,7 @@ values, on every instruction set. Between any two runs of a kernel the machine's
 are measured: plain reading of memory, and multiply-adds within registers. Close to one
 of the two is as fast as it gets. Nothing else should run meanwhile.
 
-Kernels: ` + strings.Join(kern.Kernels(), ", "),
+Kernels: ` + strings.Join(measure.Kernels(), ", "),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if threads < 0 || threads > 1<<10 {
 				return fmt.Errorf("--threads %d: expected 0 to 1024", threads)
@@ -49,14 +49,14 @@ Kernels: ` + strings.Join(kern.Kernels(), ", "),
 				report.Threads = plan.ThisProcess().Threads
 			}
 			if len(args) == 0 {
-				args = kern.Kernels()
+				args = measure.Kernels()
 			}
 			out := cmd.OutOrStdout()
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(report.Threads + 1)) // the workers spin
 			if !asJSON {
 				writeKernelHead(out, report)
 			}
-			err := kern.Measure(cmd.Context(), args, report.Threads, each, func(m kern.Measurement) {
+			err := measure.Run(cmd.Context(), args, report.Threads, each, func(m measure.Measurement) {
 				report.Kernels = append(report.Kernels, m)
 				if !asJSON {
 					writeKernel(out, m)
@@ -83,7 +83,7 @@ func writeKernelHead(out io.Writer, r kernelReport) {
 	fmt.Fprintf(out, "%-14s %-7s %4s  %8s %7s %6s  %9s %9s %6s\n", "kernel", "isa", "rows", "GB/s", "limit", "%", "Gop/s", "limit", "%")
 }
 
-func writeKernel(out io.Writer, measured kern.Measurement) {
+func writeKernel(out io.Writer, measured measure.Measurement) {
 	fmt.Fprintf(out, "%-14s %-7s %4d  %8.1f %7.1f %6.0f  %9.1f ", measured.Kernel, measured.ISA, measured.Rows, measured.Bytes/1e9, measured.Read/1e9, 100*measured.Bytes/measured.Read, measured.Ops/1e9)
 	if measured.Peak == 0 { // portable Go
 		fmt.Fprintf(out, "%9s %6s\n", "–", "–")

@@ -121,18 +121,18 @@ func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k uns
 	return done
 }
 
-// peak runs n loops of multiply-adds within registers.
-func (l Level) peak(f factor, n int) {
+// Peak runs n loops of multiply-adds within registers.
+func (l Level) Peak(f Factor, n int) {
 	switch {
-	case l == AMX && f == pairs:
+	case l == AMX && f == Pairs:
 		peakBF16AMX(&tileConfigs[maxTileAMX-1][0], n)
-	case l.wide() && f == ints:
+	case l.wide() && f == Ints:
 		peakInt8AVX512(n)
-	case l.wide() && f == pairs:
+	case l.wide() && f == Pairs:
 		peakBF16AVX512(n)
 	case l.wide():
 		peakF32AVX512(n)
-	case f == ints:
+	case f == Ints:
 		peakInt8AVX2(n)
 	default:
 		peakF32AVX2(n)

@@ -71,12 +71,12 @@ func scoresAsm(_ Level, dst []float32, ldd int, q []float32, heads, d int, k uns
 	return done
 }
 
-// peak runs n loops of multiply-adds within registers.
-func (l Level) peak(f factor, n int) {
+// Peak runs n loops of multiply-adds within registers.
+func (l Level) Peak(f Factor, n int) {
 	switch {
-	case f == pairs:
+	case f == Pairs:
 		peakBF16(n)
-	case f == floats:
+	case f == Floats:
 		peakF32(n)
 	case l == I8MM:
 		peakInt8I8MM(n)

@@ -40,7 +40,7 @@ func weighKernel(Level, family, int, *float32, int, *float32, int, *byte, int, i
 	panic(noKernels)
 }
 
-func (l Level) peak(factor, int) { panic(noKernels) }
+func (l Level) Peak(Factor, int) { panic(noKernels) }
 
 func scaleMulAsm(Level, *float32, *float32, *float32, int, float32) { panic(noKernels) }
 

@@ -70,11 +70,11 @@ func benchTensor(b *testing.B, dt tensor.DType, out, in int) *tensor.Tensor {
 		return &tensor.Tensor{Name: name(dt), DType: dt, Shape: shape, Parts: []tensor.Tensor{*rows},
 			Map: func(row int) (part, sub int) { return 0, row % 16 }}
 	}
-	data, err := alloc(e * out * n) // rows as stored are read where they are
+	data, err := Alloc(e * out * n) // rows as stored are read where they are
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { free(data) })
+	b.Cleanup(func() { Free(data) })
 	for i := range e * out {
 		copy(data[i*n:], rows.Row(i%16).Data)
 	}

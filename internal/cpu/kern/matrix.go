@@ -49,7 +49,7 @@ func Pack(t *tensor.Tensor, o Options, pool *Pool) (*Matrix, error) {
 		matrix.refer(t)
 		return matrix, nil
 	}
-	mem, err := alloc(int(matrix.bytes))
+	mem, err := Alloc(int(matrix.bytes))
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
@@ -248,7 +248,7 @@ func (m *Matrix) Close() {
 		m.halves[1].Close()
 	}
 	if m.mem != nil && !m.mapped {
-		free(m.mem)
+		Free(m.mem)
 	}
 	m.mem = nil
 }

@@ -2,6 +2,8 @@
 
 package kern
 
-func alloc(n int) ([]byte, error) { return make([]byte, n), nil }
+// Alloc returns n zeroed bytes.
+func Alloc(n int) ([]byte, error) { return make([]byte, n), nil }
 
-func free([]byte) {}
+// Free gives back what Alloc returned.
+func Free([]byte) {}

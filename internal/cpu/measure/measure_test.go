@@ -1,15 +1,17 @@
-package kern
+package measure
 
 import (
 	"context"
 	"fmt"
 	"strings"
 	"testing"
+
+	"ossian/internal/cpu/kern"
 )
 
-// TestMeasure: every kernel is reported once for each level and number of rows, with
+// TestRun: every kernel is reported once for each level and number of rows, with
 // figures that make sense together.
-func TestMeasure(t *testing.T) {
+func TestRun(t *testing.T) {
 	seen := make(map[string]int)
 	m := meter{ctx: t.Context(), size: 1 << 20, out: 32, in: 512, report: func(k Measurement) {
 		seen[fmt.Sprintf("%s/%s/%d", k.Kernel, k.ISA, k.Rows)]++
@@ -21,7 +23,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := 0
-	for _, l := range levels() {
+	for _, l := range kern.Levels() {
 		for _, n := range Kernels() {
 			rows := rowsOf(l)
 			if strings.HasPrefix(n, "keys ") || strings.HasPrefix(n, "values ") {
@@ -40,7 +42,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-func TestMeasureRefuses(t *testing.T) {
+func TestRunRefuses(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	m := meter{ctx: ended, size: 1 << 20, out: 32, in: 512, report: func(k Measurement) { t.Errorf("%+v", k) }}

@@ -1,4 +1,5 @@
-package kern
+// Package measure times the kernels of the CPU beside what the machine can do in the same moments.
+package measure
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"ossian/internal/cpu/kern"
 	"ossian/internal/tensor"
 )
 
@@ -24,7 +26,7 @@ type Measurement struct {
 	Share  float64 `json:"share_of_nearest_limit"` // of the limit that the kernel comes nearest to
 }
 
-// Kernels are the names that Measure knows.
+// Kernels are the names that Run knows.
 func Kernels() (names []string) {
 	for _, dtype := range measured {
 		names = append(names, dtype.String())
@@ -39,16 +41,16 @@ func Kernels() (names []string) {
 // roundedBF16 names the products of BF16 weights with activations rounded to BF16.
 const roundedBF16 = "BF16 by BF16"
 
-// measured are the types of weights that Measure knows.
+// measured are the types of weights that Run knows.
 var measured = [...]tensor.DType{tensor.MXFP4, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.IQ4_NL, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.Q8_0,
 	tensor.BF16, tensor.F16, tensor.F32}
 
-// Measure times the kernels of these names on every instruction set of the machine,
+// Run times the kernels of these names on every instruction set of the machine,
 // with several numbers of rows, each for about that long, and reports them one by
 // one. Weights have the shape of an expert of gpt-oss-20b. It takes half a gigabyte
 // and more than a second for each name. Errors: no memory, an unknown name, the end
 // of ctx.
-func Measure(ctx context.Context, names []string, threads int, each time.Duration, report func(Measurement)) error {
+func Run(ctx context.Context, names []string, threads int, each time.Duration, report func(Measurement)) error {
 	m := meter{ctx: ctx, each: each, report: report, size: measureBytes, out: 5760, in: 2880}
 	return m.all(names, threads)
 }
@@ -59,7 +61,7 @@ const measureBytes = 256 << 20
 // A meter is a measurement under way; one goroutine uses it.
 type meter struct {
 	ctx     context.Context
-	pool    *Pool
+	pool    *kern.Pool
 	each    time.Duration
 	report  func(Measurement)
 	size    int // bytes that a kernel or a reader goes around in
@@ -77,13 +79,13 @@ func (m *meter) all(names []string, threads int) error {
 			return fmt.Errorf("no kernel %q; expected some of %q", name, Kernels())
 		}
 	}
-	m.pool = NewPool(threads)
+	m.pool = kern.NewPool(threads)
 	defer m.pool.Close()
-	mem, err := alloc(m.size)
+	mem, err := kern.Alloc(m.size)
 	if err != nil {
 		return err
 	}
-	defer free(mem)
+	defer kern.Free(mem)
 	m.ones = floatsOf(mem)
 	m.pool.Run(len(m.ones)/readPiece, func(_, chunk int) {
 		for i := range m.ones[chunk*readPiece:][:readPiece] { // untouched memory would be one page of zeros
@@ -93,13 +95,13 @@ func (m *meter) all(names []string, threads int) error {
 	m.sums = make([]float32, readPieces)
 	for _, dtype := range measured {
 		if slices.Contains(names, dtype.String()) {
-			if err := m.products(dtype.String(), dtype, Options{}); err != nil {
+			if err := m.products(dtype.String(), dtype, kern.Options{}); err != nil {
 				return err
 			}
 		}
 	}
 	if slices.Contains(names, roundedBF16) {
-		if err := m.products(roundedBF16, tensor.BF16, Options{BF16: true}); err != nil {
+		if err := m.products(roundedBF16, tensor.BF16, kern.Options{BF16: true}); err != nil {
 			return err
 		}
 	}
@@ -123,64 +125,21 @@ func (m *meter) read() float64 {
 		m.at = 0
 	}
 	from := m.ones[m.at:]
-	m.pool.Run(pieces, func(_, chunk int) { m.sums[chunk] = SumSq(Detect(), from[chunk*readPiece:][:readPiece]) })
+	m.pool.Run(pieces, func(_, chunk int) { m.sums[chunk] = kern.SumSq(kern.Detect(), from[chunk*readPiece:][:readPiece]) })
 	m.at += pieces * readPiece
 	return float64(4 * pieces * readPiece)
 }
 
-// A factor is what kernels multiply.
-type factor uint8
-
-const (
-	floats factor = iota
-	ints          // int8
-	pairs         // of BF16
-)
-
-// factor returns what the kernels of m multiply.
-func (m *Matrix) factor() factor {
-	switch {
-	case m.quantised():
-		return ints
-	case m.rounded() && m.opt.Level.pairs():
-		return pairs
-	}
-	return floats
-}
-
 // peak returns the operations of multiply-adds in registers.
-func (m *meter) peak(level Level, f factor) float64 {
+func (m *meter) peak(level kern.Level, f kern.Factor) float64 {
 	const loops = 20_000
 	chunks := 4 * m.pool.Workers()
-	m.pool.Run(chunks, func(_, _ int) { level.peak(f, loops) })
-	return float64(chunks) * loops * level.peakOps(f)
-}
-
-// peakOps returns the operations of one loop of peak: twelve registers of multiply-adds, or tiles.
-func (l Level) peakOps(f factor) float64 {
-	lanes := 8.0 // of float32
-	switch {
-	case l == AMX && f == pairs:
-		return 12 * 2 * 16 * 16 * bf16Block
-	case l.wide():
-		lanes = 16
-	case l.neon():
-		lanes = 4
-	}
-	ops := 12 * 2 * lanes
-	switch {
-	case f == pairs && l.wide(), f == ints && l == NEON:
-		ops *= 2
-	case f == ints && l == I8MM:
-		ops *= 8
-	case f == ints:
-		ops *= 4
-	}
-	return ops
+	m.pool.Run(chunks, func(_, _ int) { level.Peak(f, loops) })
+	return float64(chunks) * loops * level.PeakOps(f)
 }
 
 // run times op with its limits in turns and reports it.
-func (m *meter) run(result Measurement, level Level, f factor, bytes, ops float64, op func()) error {
+func (m *meter) run(result Measurement, level kern.Level, f kern.Factor, bytes, ops float64, op func()) error {
 	// The kernel and its limits in turns, so that a disturbance of the machine meets all.
 	var took, reads, peaks []float64
 	for began := time.Now(); len(took) < 3 || time.Since(began) < m.each; {
@@ -193,7 +152,7 @@ func (m *meter) run(result Measurement, level Level, f factor, bytes, ops float6
 		start = time.Now()
 		read := m.read()
 		reads = append(reads, read/time.Since(start).Seconds())
-		if level > Go {
+		if level > kern.Go {
 			start = time.Now()
 			done := m.peak(level, f)
 			peaks = append(peaks, done/time.Since(start).Seconds())
@@ -202,7 +161,7 @@ func (m *meter) run(result Measurement, level Level, f factor, bytes, ops float6
 	seconds := median(took)
 	result.ISA, result.Bytes, result.Ops, result.Read = level.String(), bytes/seconds, ops/seconds, median(reads)
 	result.Share = result.Bytes / result.Read
-	if level > Go {
+	if level > kern.Go {
 		result.Peak = median(peaks)
 		result.Share = max(result.Share, result.Ops/result.Peak)
 	}
@@ -217,15 +176,15 @@ func median(x []float64) float64 {
 }
 
 // rowsOf lists how many rows are measured: few for Go, which is slow.
-func rowsOf(l Level) []int {
-	if l == Go {
+func rowsOf(l kern.Level) []int {
+	if l == kern.Go {
 		return []int{1}
 	}
 	return []int{1, 2, 4, 8, 16, 32, 64, 512}
 }
 
 // products measures matrices of type dtype under a name.
-func (m *meter) products(name string, dtype tensor.DType, opt Options) error {
+func (m *meter) products(name string, dtype tensor.DType, opt kern.Options) error {
 	block, _ := dtype.Block()
 	in := m.in / block * block
 	stack, done, err := m.weights(dtype, in)
@@ -233,23 +192,24 @@ func (m *meter) products(name string, dtype tensor.DType, opt Options) error {
 		return err
 	}
 	defer done()
-	matrix, err := Pack(stack, opt, m.pool)
+	matrix, err := kern.Pack(stack, opt, m.pool)
 	if err != nil {
 		return err
 	}
 	defer matrix.Close()
+	count, _, _ := matrix.Shape()
 	rng := rand.New(rand.NewPCG(1, 2))
 	// Each run takes the next matrix of the stack, so that weights come from memory.
-	for _, level := range Levels() {
+	for _, level := range kern.Levels() {
 		matrix.Use(level, level.Fetches()[0])
 		for _, rows := range rowsOf(level) {
-			acts, dst, job := normal(rng, rows*in), make([]float32, rows*m.out), make([]Job, 1)
-			var quantised Acts
+			acts, dst, job := normal(rng, rows*in), make([]float32, rows*m.out), make([]kern.Job, 1)
+			var quantised kern.Acts
 			ops := 2 * float64(rows) * float64(m.out) * float64(in)
-			err := m.run(Measurement{Kernel: name, Rows: rows}, level, matrix.factor(), float64(matrix.bytes)/float64(matrix.e), ops, func() {
+			err := m.run(Measurement{Kernel: name, Rows: rows}, level, matrix.Factor(), float64(matrix.Bytes())/float64(count), ops, func() {
 				quantised.Set(acts, rows, in)
 				matrix.Mul(m.pool, dst, &quantised, nil, job)
-				job[0].E = (job[0].E + 1) % matrix.e
+				job[0].E = (job[0].E + 1) % count
 			})
 			if err != nil {
 				return err
@@ -285,7 +245,7 @@ func (m *meter) weights(dtype tensor.DType, in int) (*tensor.Tensor, func(), err
 		stack.Parts, stack.Map = []tensor.Tensor{few}, func(row int) (part, sub int) { return 0, row % 16 }
 		return stack, func() {}, nil
 	}
-	data, err := alloc(count * m.out * rowBytes)
+	data, err := kern.Alloc(count * m.out * rowBytes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -293,7 +253,7 @@ func (m *meter) weights(dtype tensor.DType, in int) (*tensor.Tensor, func(), err
 		copy(data[i:], few.Data)
 	}
 	stack.Data = data
-	return stack, func() { free(data) }, nil
+	return stack, func() { kern.Free(data) }, nil
 }
 
 // attention measures the products with cached keys and values: 8 queries for each
@@ -305,7 +265,7 @@ func (m *meter) attention(names []string) error {
 			continue
 		}
 		piece := keys * dtype.RowBytes(dim)
-		mem, err := alloc(m.size / 2 / piece * piece)
+		mem, err := kern.Alloc(m.size / 2 / piece * piece)
 		if err != nil {
 			return err
 		}
@@ -322,7 +282,7 @@ func (m *meter) attention(names []string) error {
 			return mem[at-bytes : at]
 		}
 		err = m.attend(dtype, names, part, dim, keys, queries)
-		free(mem)
+		kern.Free(mem)
 		if err != nil {
 			return err
 		}
@@ -346,22 +306,22 @@ func (m *meter) attend(dtype tensor.DType, names []string, part func() []byte, d
 			continue
 		}
 		// The kernels have a type for each kind of element, hence the four calls.
-		for _, level := range Levels() {
+		for _, level := range kern.Levels() {
 			work := func(data []byte, worker int) {
 				switch {
 				case dtype == tensor.F8_E4M3 && what == "keys":
-					Scores(level, scores[worker], keys, query, queries, dim, data, dim, keys, nil)
+					kern.Scores(level, scores[worker], keys, query, queries, dim, data, dim, keys, nil)
 				case dtype == tensor.F8_E4M3:
-					Weigh(level, sums[worker], queries, dim, scores[worker], keys, data, dim, keys, nil)
+					kern.Weigh(level, sums[worker], queries, dim, scores[worker], keys, data, dim, keys, nil)
 				case what == "keys":
-					Scores(level, scores[worker], keys, query, queries, dim, halves(data), dim, keys, nil)
+					kern.Scores(level, scores[worker], keys, query, queries, dim, halves(data), dim, keys, nil)
 				default:
-					Weigh(level, sums[worker], queries, dim, scores[worker], keys, halves(data), dim, keys, nil)
+					kern.Weigh(level, sums[worker], queries, dim, scores[worker], keys, halves(data), dim, keys, nil)
 				}
 			}
 			bytes := float64(len(part()))
 			ops := 2 * float64(queries) * bytes / float64(dtype.RowBytes(1))
-			err := m.run(Measurement{Kernel: name, Rows: queries}, level, floats, bytes, ops, func() {
+			err := m.run(Measurement{Kernel: name, Rows: queries}, level, kern.Floats, bytes, ops, func() {
 				data := part()
 				m.pool.Run(len(data)/piece, func(worker, chunk int) { work(data[chunk*piece:][:piece], worker) })
 			})
