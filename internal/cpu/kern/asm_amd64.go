@@ -61,8 +61,8 @@ func (l Level) pairs() bool { return l == AMX || (l.wide() && chained) }
 // hasBF16 reports whether the level has kernels for BF16 in row groups.
 func (l Level) hasBF16() bool { return l > Go }
 
-func bf16Asm(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {
-	bf16Kernel(l, T, G, w, a, nb, size, ahead, y)
+func bf16Asm(l Level, T, G int, w, a *byte, nb, size, ahead, drift int, y *float32) {
+	bf16Kernel(l, T, G, w, a, nb, size, ahead, drift, y)
 }
 
 // bf16TilesAsm runs a product in one of the machine's tiles of activations, or two at a time.
