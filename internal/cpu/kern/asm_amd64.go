@@ -65,6 +65,9 @@ func bf16Asm(l Level, T, G int, w, a *byte, nb, size, ahead, drift int, y *float
 	bf16Kernel(l, T, G, w, a, nb, size, ahead, drift, y)
 }
 
+// roundPairsAsm has a kernel for AVX-512 only.
+func roundPairsAsm(dst *byte, x *float32, nb, step int) { roundPairsAVX512(dst, x, nb, step) }
+
 // bf16TilesAsm runs a product in one of the machine's tiles of activations, or two at a time.
 func bf16TilesAsm(p *tileProduct) {
 	config, c, row := &tileConfigs[p.rows-1][0], unsafe.SliceData(p.c), 2*bf16Block*p.rows

@@ -1714,6 +1714,11 @@ func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y 
 //go:noescape
 func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
+// roundPairsAVX512 rounds nb blocks of 32 floats to BF16, 64 bytes each, step bytes apart.
+//
+//go:noescape
+func roundPairsAVX512(dst *byte, x *float32, nb int, step int)
+
 // bf16TilesShortAMX adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.
 //
 //go:noescape

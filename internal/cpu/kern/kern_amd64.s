@@ -61575,6 +61575,93 @@ block:
 	VZEROUPPER
 	RET
 
+DATA pairsRound<>+0(SB)/4, $0x00007fff
+DATA pairsRound<>+4(SB)/4, $0x00007fff
+DATA pairsRound<>+8(SB)/4, $0x00007fff
+DATA pairsRound<>+12(SB)/4, $0x00007fff
+DATA pairsRound<>+16(SB)/4, $0x00007fff
+DATA pairsRound<>+20(SB)/4, $0x00007fff
+DATA pairsRound<>+24(SB)/4, $0x00007fff
+DATA pairsRound<>+28(SB)/4, $0x00007fff
+GLOBL pairsRound<>(SB), RODATA|NOPTR, $32
+
+DATA pairsLast<>+0(SB)/4, $0x00000001
+DATA pairsLast<>+4(SB)/4, $0x00000001
+DATA pairsLast<>+8(SB)/4, $0x00000001
+DATA pairsLast<>+12(SB)/4, $0x00000001
+DATA pairsLast<>+16(SB)/4, $0x00000001
+DATA pairsLast<>+20(SB)/4, $0x00000001
+DATA pairsLast<>+24(SB)/4, $0x00000001
+DATA pairsLast<>+28(SB)/4, $0x00000001
+GLOBL pairsLast<>(SB), RODATA|NOPTR, $32
+
+DATA pairsQuiet<>+0(SB)/4, $0x00400000
+DATA pairsQuiet<>+4(SB)/4, $0x00400000
+DATA pairsQuiet<>+8(SB)/4, $0x00400000
+DATA pairsQuiet<>+12(SB)/4, $0x00400000
+DATA pairsQuiet<>+16(SB)/4, $0x00400000
+DATA pairsQuiet<>+20(SB)/4, $0x00400000
+DATA pairsQuiet<>+24(SB)/4, $0x00400000
+DATA pairsQuiet<>+28(SB)/4, $0x00400000
+GLOBL pairsQuiet<>(SB), RODATA|NOPTR, $32
+
+DATA pairsHigh<>+0(SB)/4, $0x00030001
+DATA pairsHigh<>+4(SB)/4, $0x00070005
+DATA pairsHigh<>+8(SB)/4, $0x000b0009
+DATA pairsHigh<>+12(SB)/4, $0x000f000d
+DATA pairsHigh<>+16(SB)/4, $0x00130011
+DATA pairsHigh<>+20(SB)/4, $0x00170015
+DATA pairsHigh<>+24(SB)/4, $0x001b0019
+DATA pairsHigh<>+28(SB)/4, $0x001f001d
+DATA pairsHigh<>+32(SB)/4, $0x00230021
+DATA pairsHigh<>+36(SB)/4, $0x00270025
+DATA pairsHigh<>+40(SB)/4, $0x002b0029
+DATA pairsHigh<>+44(SB)/4, $0x002f002d
+DATA pairsHigh<>+48(SB)/4, $0x00330031
+DATA pairsHigh<>+52(SB)/4, $0x00370035
+DATA pairsHigh<>+56(SB)/4, $0x003b0039
+DATA pairsHigh<>+60(SB)/4, $0x003f003d
+GLOBL pairsHigh<>(SB), RODATA|NOPTR, $64
+
+// func roundPairsAVX512(dst *byte, x *float32, nb int, step int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·roundPairsAVX512(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         nb+16(FP), DX
+	MOVQ         step+24(FP), BX
+	VPBROADCASTD pairsRound<>+0(SB), Z0
+	VPBROADCASTD pairsLast<>+0(SB), Z1
+	VPBROADCASTD pairsQuiet<>+0(SB), Z2
+	VMOVDQU32    pairsHigh<>+0(SB), Z3
+	MOVQ         BX, SI
+	SHLQ         $0x04, SI
+
+loop:
+	BYTE $0x40; BYTE $0x0f; BYTE $0x0d; BYTE $0x4c; BYTE $0x30; BYTE $0x00 // PREFETCHW (AX)(SI*1)
+	VMOVUPS   (CX), Z4
+	VPSRLD    $0x10, Z4, Z5
+	VPANDD    Z1, Z5, Z5
+	VPADDD    Z0, Z5, Z5
+	VPADDD    Z4, Z5, Z5
+	VCMPPS    $0x03, Z4, Z4, K1
+	VPORD     Z2, Z4, K1, Z5
+	VMOVUPS   64(CX), Z4
+	VPSRLD    $0x10, Z4, Z6
+	VPANDD    Z1, Z6, Z6
+	VPADDD    Z0, Z6, Z6
+	VPADDD    Z4, Z6, Z6
+	VCMPPS    $0x03, Z4, Z4, K1
+	VPORD     Z2, Z4, K1, Z6
+	VPERMT2W  Z6, Z3, Z5
+	VMOVDQU32 Z5, (AX)
+	ADDQ      $0x00000080, CX
+	ADDQ      BX, AX
+	DECQ      DX
+	JNZ       loop
+	VZEROUPPER
+	RET
+
 // func bf16TilesShortAMX(config *byte, w *byte, a *byte, nb int, rowBytes int, groups int, size int, tiles int, step int, c *float32, ldc int, y *float32, ldy int)
 // Requires: AMX_TILE, AVX, MMX+
 TEXT ·bf16TilesShortAMX(SB), NOSPLIT, $16-104

@@ -230,3 +230,58 @@ func bf16Pairs(x Op, w, acc reg.VecVirtual) {
 	Instruction(&ir.Instruction{Opcode: "VDPBF16PS", Operands: []Op{x, w, acc},
 		Inputs: []Op{x, w, acc}, Outputs: []Op{acc}, ISA: []string{"AVX512_BF16"}})
 }
+
+// roundPairs writes the kernel that rounds a row of a tile, as toBF16 does, to 64 bytes a block. The cores
+// have read the row that was there before: their copies are called in some blocks ahead of the
+// stores, which would wait for that one by one.
+func roundPairs() {
+	pairsRound, pairsLast, pairsQuiet := repeat("pairsRound", 0x7fff), repeat("pairsLast", 1), repeat("pairsQuiet", 0x40<<16)
+	var high [16]uint32 // the words 1, 3, 5, …
+	for i := range high {
+		high[i] = uint32(4*i+3)<<16 | uint32(4*i+1)
+	}
+	pairsHigh := words("pairsHigh", high[:]...)
+	function("roundPairsAVX512", "func(dst *byte, x *float32, nb, step int)",
+		"rounds nb blocks of 32 floats to BF16, 64 bytes each, step bytes apart.")
+	dst, x, nb, step := param("dst"), param("x"), param("nb"), param("step")
+	rounds, lasts, quiets, order := ZMM(), ZMM(), ZMM(), ZMM()
+	VPBROADCASTD(pairsRound, rounds)
+	VPBROADCASTD(pairsLast, lasts)
+	VPBROADCASTD(pairsQuiet, quiets)
+	VMOVDQU32(pairsHigh, order)
+	ahead := GP64()
+	MOVQ(step, ahead)
+	SHLQ(Imm(4), ahead)
+	Label("loop")
+	prefetchWrite(Mem{Base: dst, Index: ahead, Scale: 1})
+	var halves [2]reg.VecVirtual
+	for i := range halves {
+		halves[i] = roundHigh(x, 64*i, rounds, lasts, quiets)
+	}
+	VPERMT2W(halves[1], order, halves[0])
+	VMOVDQU32(halves[0], Mem{Base: dst})
+	ADDQ(U32(128), x)
+	ADDQ(step, dst)
+	DECQ(nb)
+	JNZ(LabelRef("loop"))
+	end()
+}
+
+// roundHigh returns 16 floats rounded to BF16 in the high half of each word.
+func roundHigh(x reg.GPVirtual, off int, rounds, lasts, quiets reg.VecVirtual) reg.VecVirtual {
+	v, r := ZMM(), ZMM()
+	VMOVUPS(Mem{Base: x, Disp: off}, v)
+	VPSRLD(Imm(16), v, r)
+	VPANDD(lasts, r, r)
+	VPADDD(rounds, r, r)
+	VPADDD(v, r, r)
+	k := K()
+	VCMPPS(Imm(3), v, v, k)
+	VPORD(quiets, v, k, r)
+	return r
+}
+
+// prefetchWrite asks for a line to write to (PREFETCHW).
+func prefetchWrite(m Mem) {
+	Instruction(&ir.Instruction{Opcode: "PREFETCHW", Operands: []Op{m}, Inputs: []Op{m}})
+}
