@@ -18,6 +18,8 @@ func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float3
 	panic(noKernels)
 }
 
+func roundPairsAsm(*byte, *float32, int, int) { panic(noKernels) }
+
 func bf16TilesAsm(*tileProduct) { panic(noKernels) }
 
 func weightsAsm(*uint64, *float32, int, float64, float64, float32, uint64, uint64) (int, uint64) {

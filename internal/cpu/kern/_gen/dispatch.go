@@ -72,14 +72,14 @@ func dispatch(file string) error {
 		fmt.Fprintf(&b, "case e4m3: // T is 1\ndotsE4M31%s(w, x, n, next, y, ldy)\n", isa.name)
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {\nswitch {\n")
+	b.WriteString("}\n\nfunc bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead, drift int, y *float32) {\nswitch {\n")
 	for _, k := range bf16Kernels {
 		fmt.Fprintf(&b, "case %s && chained == %v:\nswitch {\n", k.isa.is, k.chain)
 		for T := 1; T <= k.T; T++ {
 			kernel := k
 			kernel.T = T
 			for _, kernel.G = range k.groups(T) {
-				fmt.Fprintf(&b, "case T == %d && G == %d:\n%s(w, a, nb, size, ahead, y)\n", T, kernel.G, kernel.function())
+				fmt.Fprintf(&b, "case T == %d && G == %d:\n%s(w, a, nb, size, ahead, drift, y)\n", T, kernel.G, kernel.function())
 			}
 		}
 		b.WriteString("}\n")

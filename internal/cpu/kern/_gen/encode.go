@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Neither avo nor Go's assembler knows VDPBF16PS and the instructions for tiles. They are
+// Neither avo nor Go's assembler knows VDPBF16PS, PREFETCHW and the instructions for tiles. They are
 // written into the file by name, with the registers that avo has chosen, and encode replaces
 // them by their bytes (Intel's manual, volume 2).
 
-var unknown = regexp.MustCompile(`(?m)^\t(VDPBF16PS|LDTILECFG|TILELOADDT1|TILELOADD|TILESTORED|TILEZERO|TILERELEASE|TDP[A-Z0-9]+)\b *(.*)$`)
+var unknown = regexp.MustCompile(`(?m)^\t(VDPBF16PS|PREFETCHW|LDTILECFG|TILELOADDT1|TILELOADD|TILESTORED|TILEZERO|TILERELEASE|TDP[A-Z0-9]+)\b *(.*)$`)
 
 // encode writes the bytes of the instructions in an assembly file that the assembler
 // does not know.
@@ -25,9 +25,13 @@ func encode(file string) error {
 		m := unknown.FindSubmatch(line)
 		op, operands := string(m[1]), strings.Split(string(m[2]), ", ")
 		var code []byte
-		if op == "VDPBF16PS" {
+		switch op {
+		case "VDPBF16PS":
 			code = evexPairs(operands[0], vector(operands[1]), vector(operands[2]))
-		} else {
+		case "PREFETCHW": // REX 0F 0D /1
+			m := parse(operands[0])
+			code = append([]byte{0x40 | m.index>>3<<1 | m.base>>3, 0x0f, 0x0d}, m.bytes(1, 1)...)
+		default:
 			code = vexTile(op, operands)
 		}
 		var out strings.Builder

@@ -73,6 +73,7 @@ func main() {
 		peak(isa, "F32")
 	}
 	bf16All()
+	roundPairs()
 	for _, shape := range []string{"Short", "Tall", "Many"} {
 		amxBF16(shape)
 	}
