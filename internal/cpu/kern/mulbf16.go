@@ -42,31 +42,33 @@ func (acts *Acts) tileBF16(job *Job, group, groups, ahead int, tile *tile, resul
 
 // multiplyPairs runs a task with vectors that multiply pairs, two row groups at a time.
 func (acts *Acts) multiplyPairs(job *Job, task *task) {
+	var results [2 * maxTile * groupRows]float32
 	tiles := acts.tiling.tiles[task.lo:task.hi]
 	calls := (min(task.to, acts.m.out/groupRows) - task.from) / 2
 	step, apart := 2, 1
-	if len(tiles) == 1 { // each call reads on, in two places, where the one before has read
+	if few(tiles) { // each call reads on, in two places, where the one before has read
 		step, apart = 1, calls
 	}
 	for i := range calls {
-		acts.groupsInPairs(job, tiles, task.from+i*step, 2, apart)
+		acts.groupsInPairs(job, tiles, task.from+i*step, 2, apart, results[:])
 	}
 	for group := task.from + 2*calls; group < task.to; group++ {
-		acts.groupsInPairs(job, tiles, group, 1, 1)
+		acts.groupsInPairs(job, tiles, group, 1, 1, results[:])
 	}
 }
 
 // groupsInPairs multiplies row groups, the first and another so far apart, with tiles. Results go where
-// they belong at once, if these are rows in order and of whole groups.
-func (acts *Acts) groupsInPairs(job *Job, tiles []tile, first, groups, apart int) {
-	var results [2 * maxTile * groupRows]float32
+// they belong at once, if these are rows in order and of whole groups, else to results first.
+func (acts *Acts) groupsInPairs(job *Job, tiles []tile, first, groups, apart int, results []float32) {
 	matrix, direct := acts.m, job.Y == nil && first < acts.m.out/groupRows
 	product := pairsProduct{w: matrix.groups16(job.E, first, (groups-1)*apart+1), nb: matrix.in / bf16Block,
-		groups: groups, size: apart * matrix.size, y: results[:], ldy: groups * groupRows, gap: groupRows}
+		groups: groups, size: apart * matrix.size, y: results, ldy: groups * groupRows, gap: groupRows}
 	for k := range tiles {
 		tile := &tiles[k]
 		product.a, product.rows = acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.tileRows)], tile.rows
-		product.ask(k, len(tiles))
+		if !few(tiles) {
+			product.ask(k, len(tiles))
+		}
 		if direct {
 			product.y, product.ldy, product.gap = acts.dst[tile.first*matrix.out+first*groupRows:], matrix.out, apart*groupRows
 		}
@@ -93,16 +95,17 @@ type pairsProduct struct {
 	ldy, gap     int
 }
 
-// ask sets where tile k of so many asks for weights. Each asks for a part of the groups that come
-// next, which all find in the cache then. Where few rows read, Zen 4 sees by itself: it is slower by
-// a tenth if it is told.
+// few reports whether tiles are one of few rows, for which memory sets the pace. Zen 4 sees by itself
+// where they read: it is slower by a tenth if it is told.
+func few(tiles []tile) bool { return len(tiles) == 1 && tiles[0].rows <= fewRows }
+
+// fewRows is the most rows that are one tile. More are two tiles at least, each of which asks for a
+// part of the groups that come next, so that memory is read at one rate.
+const fewRows = 4
+
+// ask sets where tile k of so many asks for weights: its part of the groups that come next.
 func (p *pairsProduct) ask(k, tiles int) {
-	switch {
-	case tiles > 1:
-		p.ahead, p.drift = p.groups*p.size+k*p.nb/tiles*tileWeights, (tileWeights/tiles+63)&^63-tileWeights
-	case p.rows > 8:
-		p.ahead = twoNear.Ahead
-	}
+	p.ahead, p.drift = p.groups*p.size+k*p.nb/tiles*tileWeights, (tileWeights/tiles+63)&^63-tileWeights
 }
 
 // run computes the product.

@@ -161,12 +161,13 @@ func (k *bf16Kernel) results(y reg.GPVirtual, f func(i int, to Mem)) {
 }
 
 // paired adds a block as chained does, pairs at a time. Two groups share each pair of activations, so
-// that loads are fewer than products.
+// that loads are fewer than products. What is asked for stops at the second-level cache: it is as much as
+// the first has room for.
 func (k *bf16Kernel) paired(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg.VecVirtual) {
 	for pair := range 16 {
 		weights := make([]reg.VecVirtual, k.G)
 		for g, w := range groups {
-			PREFETCHT0(Mem{Base: w, Index: k.ahead, Scale: 1, Disp: 64 * pair})
+			PREFETCHT1(Mem{Base: w, Index: k.ahead, Scale: 1, Disp: 64 * pair})
 			weights[g] = k.isa.vec()
 			VMOVUPS(Mem{Base: w, Disp: 64 * pair}, weights[g])
 		}
