@@ -60,6 +60,10 @@ func (l Level) bf16Rows(n int) int {
 func (l Level) roundBF16(tile []byte, T, t int, x []float32) {
 	size := l.BF16Bytes(bf16Block)
 	_ = tile[:T*l.BF16Bytes(len(x))]
+	if l.wide() && l.pairs() {
+		blocksBF16Asm(&tile[t*size], T*size, &x[0], len(x)/bf16Block)
+		return
+	}
 	var halves [16][bf16Block]uint16 // some blocks at a time, for a call costs as much as a block
 	for b := 0; b*bf16Block < len(x); {
 		count := min(len(x)/bf16Block-b, len(halves))

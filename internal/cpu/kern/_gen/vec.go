@@ -366,18 +366,54 @@ func deinterleave(isa isa, p reg.GPVirtual, off int) (even, odd reg.VecVirtual) 
 }
 
 func toBF16(isa isa) {
-	round := repeat("bf16Round"+isa.name, 0x7fff)
-	last := repeat("bf16Last"+isa.name, 1)
-	quiet := repeat("bf16Quiet"+isa.name, 0x40)
+	constants := []Mem{repeat("bf16Round"+isa.name, 0x7fff), repeat("bf16Last"+isa.name, 1), repeat("bf16Quiet"+isa.name, 0x40)}
 	function("toBF16"+isa.name, "func(dst *uint16, x *float32, n int)", "rounds to nearest even; n is a multiple of 16.")
 	dst, x, n := param("dst"), param("x"), param("n")
+	round := rounding(isa, constants)
+	Label("loop")
+	if isa.size == 64 {
+		VPMOVDW(round(Mem{Base: x}), Mem{Base: dst})
+	} else {
+		a, b := round(Mem{Base: x}), round(Mem{Base: x, Disp: 32})
+		VPACKUSDW(b, a, a)
+		VPERMQ(Imm(0xd8), a, a)
+		VMOVDQU(a, Mem{Base: dst})
+	}
+	ADDQ(Imm(64), x)
+	ADDQ(Imm(32), dst)
+	SUBQ(Imm(lanes), n)
+	JNZ(LabelRef("loop"))
+	end()
+	if isa.size == 64 {
+		blocksBF16(constants)
+	}
+}
+
+// blocksBF16 writes the rounding of a row of a tile.
+func blocksBF16(constants []Mem) {
+	function("blocksBF16AVX512", "func(dst *byte, step int, x *float32, blocks int)", "rounds blocks of 32 to nearest even, into where they are step bytes apart.")
+	dst, step, x, blocks := param("dst"), param("step"), param("x"), param("blocks")
+	round := rounding(avx512, constants)
+	Label("loop")
+	for half := range 2 {
+		VPMOVDW(round(Mem{Base: x, Disp: 64 * half}), Mem{Base: dst, Disp: 32 * half})
+	}
+	ADDQ(U32(128), x)
+	ADDQ(step, dst)
+	DECQ(blocks)
+	JNZ(LabelRef("loop"))
+	end()
+}
+
+// rounding returns what rounds float32 to BF16, in the low word of each.
+func rounding(isa isa, constants []Mem) func(x Mem) reg.VecVirtual {
 	rounds, lasts, quiets := isa.vec(), isa.vec(), isa.vec()
 	for i, v := range []reg.VecVirtual{rounds, lasts, quiets} {
-		VPBROADCASTD([]Mem{round, last, quiet}[i], v)
+		VPBROADCASTD(constants[i], v)
 	}
-	part := func(off int) reg.VecVirtual {
+	return func(x Mem) reg.VecVirtual {
 		v, r, high := isa.vec(), isa.vec(), isa.vec()
-		VMOVUPS(Mem{Base: x, Disp: off}, v)
+		VMOVUPS(x, v)
 		VPSRLD(Imm(16), v, high)
 		if isa.size == 64 {
 			VPANDD(lasts, high, r)
@@ -400,20 +436,6 @@ func toBF16(isa isa) {
 		VBLENDVPS(nan, high, r, r)
 		return r
 	}
-	Label("loop")
-	if isa.size == 64 {
-		VPMOVDW(part(0), Mem{Base: dst})
-	} else {
-		a, b := part(0), part(32)
-		VPACKUSDW(b, a, a)
-		VPERMQ(Imm(0xd8), a, a)
-		VMOVDQU(a, Mem{Base: dst})
-	}
-	ADDQ(Imm(64), x)
-	ADDQ(Imm(32), dst)
-	SUBQ(Imm(lanes), n)
-	JNZ(LabelRef("loop"))
-	end()
 }
 
 func maxBits(isa isa) {
