@@ -86,7 +86,7 @@ func (acts *Acts) split(tiling *tiling) (off int) {
 	acts.tiling, tiling.tiles = tiling, tiling.tiles[:0]
 	for i := range acts.jobs {
 		for count, first := acts.jobs[i].rows(acts), 0; first < count; {
-			rows, tileRows := acts.m.tileRows(count - first)
+			rows, tileRows := acts.m.tileRows(count-first, first == 0)
 			tiling.tiles = append(tiling.tiles, tile{job: i, first: first, rows: rows, tileRows: tileRows, off: off})
 			first += rows
 			off += acts.m.tileBytes(tileRows)
@@ -140,11 +140,13 @@ func (m *Matrix) tileBytes(tileRows int) int {
 	return tileBytes * tileRows * (m.in / 32)
 }
 
-// tileRows returns how many of the rows that are left the next tile takes, and as how many.
-func (m *Matrix) tileRows(left int) (rows, tileRows int) {
+// tileRows returns how many of the rows that are left, or all, the next tile takes, and as how many.
+func (m *Matrix) tileRows(left int, all bool) (rows, tileRows int) {
 	switch {
 	case m.rounded():
-		rows = m.opt.Level.bf16Rows(left)
+		if rows = m.opt.Level.bf16Rows(left); m.inPairs() && all && rows == left && rows > fewRows {
+			rows = (rows + 1) / 2
+		}
 		return rows, rows
 	case !m.quantised():
 		rows = min(left, maxDot)

@@ -61,11 +61,15 @@ func (l Level) pairs() bool { return l == AMX || (l.wide() && chained) }
 // hasBF16 reports whether the level has kernels for BF16 in row groups.
 func (l Level) hasBF16() bool { return l > Go }
 
-func bf16Asm(l Level, T, G int, w, a *byte, nb, size, ahead, drift int, y *float32) {
-	bf16Kernel(l, T, G, w, a, nb, size, ahead, drift, y)
+func bf16Asm(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {
+	bf16Kernel(l, T, G, w, a, nb, size, ahead, y)
 }
 
-// roundPairsAsm has a kernel for AVX-512 only.
+// pairsAsm and roundPairsAsm have kernels for AVX-512 only.
+func pairsAsm(p *pairsProduct) {
+	pairsKernel(p.rows, p.groups, &p.w[0], &p.a[0], p.nb, p.size, p.ahead, p.drift, &p.y[0], 4*p.ldy, 4*p.gap)
+}
+
 func roundPairsAsm(dst *byte, x *float32, nb, step int) { roundPairsAVX512(dst, x, nb, step) }
 
 // bf16TilesAsm runs a product in one of the machine's tiles of activations, or two at a time.

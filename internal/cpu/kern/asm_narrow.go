@@ -18,6 +18,8 @@ func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float3
 	panic(noKernels)
 }
 
+func pairsAsm(*pairsProduct) { panic(noKernels) }
+
 func roundPairsAsm(*byte, *float32, int, int) { panic(noKernels) }
 
 func bf16TilesAsm(*tileProduct) { panic(noKernels) }

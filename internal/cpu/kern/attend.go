@@ -101,7 +101,7 @@ func MulRows(l Level, dst []float32, ldd int, x []float32, ldx, rows, n int, pac
 			product.run()
 		}
 		for g := 0; g < groups && l != AMX; g++ {
-			l.bf16Tile(packed[g*size:], size, 1, oneFar.Ahead, 0, scratch[:bytes], nb, count, results[:])
+			l.bf16Tile(packed[g*size:], size, 1, oneFar.Ahead, scratch[:bytes], nb, count, results[:])
 			for t := range count {
 				row := [groupRows]float32(results[t*groupRows:]) // quicker than copy
 				*(*[groupRows]float32)(dst[(first+t)*ldd+g*groupRows:]) = row

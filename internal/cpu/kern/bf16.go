@@ -84,24 +84,29 @@ func (l Level) roundBF16(tile []byte, T, t int, x []float32) {
 }
 
 // bf16Tile computes y[t·16G+16g+r] = w[g][r]·x[t] for G row groups of nb blocks, size bytes
-// apart, and a tile of T rows, and asks for weights ahead bytes further on, drift more with every
-// block; G is 1 or that of bf16Together. It is for the levels below AMX.
-func (l Level) bf16Tile(w []byte, size, G, ahead, drift int, tile []byte, nb, T int, y []float32) {
+// apart, and a tile of T rows, and asks for weights ahead bytes further on; G is 1 or that of
+// bf16Together. It is for the levels below AMX.
+func (l Level) bf16Tile(w []byte, size, G, ahead int, tile []byte, nb, T int, y []float32) {
 	_, _, _ = w[:(G-1)*size+nb*layouts[bf16x16].quants], tile[:nb*T*l.BF16Bytes(bf16Block)], y[:T*G*groupRows]
 	if !l.hasBF16() {
 		bf16Go(w, tile, nb, T, y)
 		return
 	}
-	bf16Asm(l, T, G, &w[0], &tile[0], nb, size, ahead, drift, &y[0])
+	if l.bf16Vectors() {
+		product := pairsProduct{w: w, a: tile, nb: nb, rows: T, groups: G, size: size, ahead: ahead, y: y, ldy: G * groupRows, gap: groupRows}
+		product.run()
+		return
+	}
+	bf16Asm(l, T, G, &w[0], &tile[0], nb, size, ahead, &y[0])
 }
 
-// bf16Together returns how many row groups are read side by side for so many tiles, of T rows. One
-// row in one sum keeps the multipliers busy with four; else few rows wait for memory.
-func (l Level) bf16Together(T, tiles, streams int) int {
+// bf16Together returns how many row groups are read side by side for a tile of T rows that meets
+// each once. Vectors of pairs keep to two. One row in one sum keeps the multipliers busy with four; else few rows wait for memory.
+func (l Level) bf16Together(T, streams int) int {
 	switch {
 	case l.bf16Vectors():
 		return 2
-	case !l.wide() || T > 6 || tiles > 1:
+	case !l.wide() || T > 6:
 		return 1
 	case T == 1 && streams == 1:
 		return 4

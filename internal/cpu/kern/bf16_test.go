@@ -115,7 +115,7 @@ func TestBF16Bits(t *testing.T) {
 			case l == AMX:
 				groups = 1 + rng.IntN(5)
 			case rng.IntN(4) > 0: // else one, as at the end of a task
-				groups = l.bf16Together(l.bf16Rows(T), 1, 1+rng.IntN(2))
+				groups = l.bf16Together(l.bf16Rows(T), 1+rng.IntN(2))
 			}
 			rows := T
 			if l != AMX {
@@ -141,7 +141,7 @@ func TestBF16Bits(t *testing.T) {
 				product := tileProduct{w: w, a: tile, nb: nb, rows: rows, groups: groups, size: size, tiles: 1, y: got, ldy: width}
 				product.run()
 			} else {
-				l.bf16Tile(w, size, groups, rng.IntN(8192), rng.IntN(64), tile, nb, rows, got)
+				l.bf16Tile(w, size, groups, rng.IntN(8192), tile, nb, rows, got)
 			}
 			for g := range groups {
 				bf16Go(w[g*size:], plain, nb, rows, want)

@@ -610,116 +610,118 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32, 
 	}
 }
 
-func bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead, drift int, y *float32) {
+func bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {
 	switch {
 	case l.wide() && chained == false:
 		switch {
 		case T == 1 && G == 2:
-			bf16Tiled1Groups2AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled1Groups2AVX512(w, a, nb, size, ahead, y)
 		case T == 1 && G == 4:
-			bf16Tiled1Groups4AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled1Groups4AVX512(w, a, nb, size, ahead, y)
 		case T == 1 && G == 1:
-			bf16Tiled1AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled1AVX512(w, a, nb, size, ahead, y)
 		case T == 2 && G == 2:
-			bf16Tiled2Groups2AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled2Groups2AVX512(w, a, nb, size, ahead, y)
 		case T == 2 && G == 1:
-			bf16Tiled2AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled2AVX512(w, a, nb, size, ahead, y)
 		case T == 3 && G == 2:
-			bf16Tiled3Groups2AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled3Groups2AVX512(w, a, nb, size, ahead, y)
 		case T == 3 && G == 1:
-			bf16Tiled3AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled3AVX512(w, a, nb, size, ahead, y)
 		case T == 4 && G == 2:
-			bf16Tiled4Groups2AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled4Groups2AVX512(w, a, nb, size, ahead, y)
 		case T == 4 && G == 1:
-			bf16Tiled4AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled4AVX512(w, a, nb, size, ahead, y)
 		case T == 5 && G == 2:
-			bf16Tiled5Groups2AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled5Groups2AVX512(w, a, nb, size, ahead, y)
 		case T == 5 && G == 1:
-			bf16Tiled5AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled5AVX512(w, a, nb, size, ahead, y)
 		case T == 6 && G == 2:
-			bf16Tiled6Groups2AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled6Groups2AVX512(w, a, nb, size, ahead, y)
 		case T == 6 && G == 1:
-			bf16Tiled6AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled6AVX512(w, a, nb, size, ahead, y)
 		case T == 7 && G == 1:
-			bf16Tiled7AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled7AVX512(w, a, nb, size, ahead, y)
 		case T == 8 && G == 1:
-			bf16Tiled8AVX512(w, a, nb, size, ahead, drift, y)
-		}
-	case l.wide() && chained == true:
-		switch {
-		case T == 1 && G == 2:
-			bf16Native1Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 1 && G == 1:
-			bf16Native1AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 2 && G == 2:
-			bf16Native2Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 2 && G == 1:
-			bf16Native2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 3 && G == 2:
-			bf16Native3Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 3 && G == 1:
-			bf16Native3AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 4 && G == 2:
-			bf16Native4Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 4 && G == 1:
-			bf16Native4AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 5 && G == 2:
-			bf16Native5Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 5 && G == 1:
-			bf16Native5AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 6 && G == 2:
-			bf16Native6Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 6 && G == 1:
-			bf16Native6AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 7 && G == 2:
-			bf16Native7Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 7 && G == 1:
-			bf16Native7AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 8 && G == 2:
-			bf16Native8Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 8 && G == 1:
-			bf16Native8AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 9 && G == 2:
-			bf16Native9Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 9 && G == 1:
-			bf16Native9AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 10 && G == 2:
-			bf16Native10Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 10 && G == 1:
-			bf16Native10AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 11 && G == 2:
-			bf16Native11Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 11 && G == 1:
-			bf16Native11AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 12 && G == 2:
-			bf16Native12Groups2AVX512(w, a, nb, size, ahead, drift, y)
-		case T == 12 && G == 1:
-			bf16Native12AVX512(w, a, nb, size, ahead, drift, y)
+			bf16Tiled8AVX512(w, a, nb, size, ahead, y)
 		}
 	case l == AVX2 && chained == false:
 		switch {
 		case T == 1 && G == 1:
-			bf16Tiled1AVX2(w, a, nb, size, ahead, drift, y)
+			bf16Tiled1AVX2(w, a, nb, size, ahead, y)
 		case T == 2 && G == 1:
-			bf16Tiled2AVX2(w, a, nb, size, ahead, drift, y)
+			bf16Tiled2AVX2(w, a, nb, size, ahead, y)
 		case T == 3 && G == 1:
-			bf16Tiled3AVX2(w, a, nb, size, ahead, drift, y)
+			bf16Tiled3AVX2(w, a, nb, size, ahead, y)
 		}
 	case l == AVX2 && chained == true:
 		switch {
 		case T == 1 && G == 1:
-			bf16Chain1AVX2(w, a, nb, size, ahead, drift, y)
+			bf16Chain1AVX2(w, a, nb, size, ahead, y)
 		case T == 2 && G == 1:
-			bf16Chain2AVX2(w, a, nb, size, ahead, drift, y)
+			bf16Chain2AVX2(w, a, nb, size, ahead, y)
 		case T == 3 && G == 1:
-			bf16Chain3AVX2(w, a, nb, size, ahead, drift, y)
+			bf16Chain3AVX2(w, a, nb, size, ahead, y)
 		case T == 4 && G == 1:
-			bf16Chain4AVX2(w, a, nb, size, ahead, drift, y)
+			bf16Chain4AVX2(w, a, nb, size, ahead, y)
 		case T == 5 && G == 1:
-			bf16Chain5AVX2(w, a, nb, size, ahead, drift, y)
+			bf16Chain5AVX2(w, a, nb, size, ahead, y)
 		case T == 6 && G == 1:
-			bf16Chain6AVX2(w, a, nb, size, ahead, drift, y)
+			bf16Chain6AVX2(w, a, nb, size, ahead, y)
 		}
+	}
+}
+
+func pairsKernel(T, G int, w, a *byte, nb, size, ahead, drift int, y *float32, ldy, gap int) {
+	switch {
+	case T == 1 && G == 2:
+		bf16Native1Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 1 && G == 1:
+		bf16Native1AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 2 && G == 2:
+		bf16Native2Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 2 && G == 1:
+		bf16Native2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 3 && G == 2:
+		bf16Native3Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 3 && G == 1:
+		bf16Native3AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 4 && G == 2:
+		bf16Native4Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 4 && G == 1:
+		bf16Native4AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 5 && G == 2:
+		bf16Native5Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 5 && G == 1:
+		bf16Native5AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 6 && G == 2:
+		bf16Native6Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 6 && G == 1:
+		bf16Native6AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 7 && G == 2:
+		bf16Native7Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 7 && G == 1:
+		bf16Native7AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 8 && G == 2:
+		bf16Native8Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 8 && G == 1:
+		bf16Native8AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 9 && G == 2:
+		bf16Native9Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 9 && G == 1:
+		bf16Native9AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 10 && G == 2:
+		bf16Native10Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 10 && G == 1:
+		bf16Native10AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 11 && G == 2:
+		bf16Native11Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 11 && G == 1:
+		bf16Native11AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 12 && G == 2:
+		bf16Native12Groups2AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
+	case T == 12 && G == 1:
+		bf16Native12AVX512(w, a, nb, size, ahead, drift, y, ldy, gap)
 	}
 }
 

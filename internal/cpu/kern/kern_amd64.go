@@ -1474,245 +1474,245 @@ func peakInt8AVX512(n int)
 //go:noescape
 func peakF32AVX512(n int)
 
-// bf16Tiled1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [1, 32].
 //
 //go:noescape
-func bf16Tiled1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled1Groups4AVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled1Groups4AVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [1, 64].
 //
 //go:noescape
-func bf16Tiled1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [1, 16].
 //
 //go:noescape
-func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [2, 32].
 //
 //go:noescape
-func bf16Tiled2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [2, 16].
 //
 //go:noescape
-func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [3, 32].
 //
 //go:noescape
-func bf16Tiled3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [3, 16].
 //
 //go:noescape
-func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [4, 32].
 //
 //go:noescape
-func bf16Tiled4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [4, 16].
 //
 //go:noescape
-func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [5, 32].
 //
 //go:noescape
-func bf16Tiled5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [5, 16].
 //
 //go:noescape
-func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [6, 32].
 //
 //go:noescape
-func bf16Tiled6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [6, 16].
 //
 //go:noescape
-func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [7, 16].
 //
 //go:noescape
-func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Tiled8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [8, 16].
 //
 //go:noescape
-func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [1, 16].
 //
 //go:noescape
-func bf16Native1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [2, 16].
 //
 //go:noescape
-func bf16Native1AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Tiled3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [3, 16].
 //
 //go:noescape
-func bf16Native2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Chain1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [1, 16].
 //
 //go:noescape
-func bf16Native2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Chain2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [2, 16].
 //
 //go:noescape
-func bf16Native3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Chain3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [3, 16].
 //
 //go:noescape
-func bf16Native3AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Chain4AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [4, 16].
 //
 //go:noescape
-func bf16Native4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Chain5AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [5, 16].
 //
 //go:noescape
-func bf16Native4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Chain6AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. y is [6, 16].
 //
 //go:noescape
-func bf16Native5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
 
-// bf16Native5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native5AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native1AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native6AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native7Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native7Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native7AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native8Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native8Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native3AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native8AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native9Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. y is [9, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native9Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native9AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. y is [9, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native9AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native10Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. y is [10, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native10Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native5AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native10AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. y is [10, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native10AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native11Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. y is [11, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native11Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native6AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native11AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. y is [11, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native7Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native11AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native7Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native12Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. y is [12, 32]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native12Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native7AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Native12AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. y is [12, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native8Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Native12AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native8Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Tiled1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native8AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Tiled2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native9Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native9Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Tiled3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native9AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native9AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Chain1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native10Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native10Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Chain2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native10AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native10AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Chain3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native11Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native11Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Chain4AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native11AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native11AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Chain5AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native12Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native12Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
-// bf16Chain6AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on, drift more with every block.
+// bf16Native12AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block.
 //
 //go:noescape
-func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+func bf16Native12AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32, ldy int, gap int)
 
 // roundPairsAVX512 rounds nb blocks of 32 floats to BF16, 64 bytes each, step bytes apart.
 //

@@ -192,18 +192,31 @@ func (acts *Acts) plan(workers int) {
 			step = max(1, min(sumsAMX/(4*groupRows*rows), units*len(acts.jobs)/(tasksPerWorker*workers)))
 		}
 		// A task of an odd number of row groups would have one for the slower kernel.
-		pairs := rows >= minPair && acts.m.quantised() && acts.m.fam.pairs(acts.m.opt.Level)
-		if pairs || acts.m.tiled() || acts.m.inPairs() {
-			step = (step + 1) &^ 1
+		unit := 1
+		if acts.m.tiled() || acts.m.inPairs() || (rows >= minPair && acts.m.quantised() && acts.m.fam.pairs(acts.m.opt.Level)) {
+			unit = 2
 		}
+		step = (step + unit - 1) / unit * unit
 		sums = max(sums, rows*(step*groupRows+sumsApart))
-		for from := 0; from < units; from += step {
-			acts.tasks = append(acts.tasks, task{job: job, from: from, to: min(from+step, units), lo: lo, hi: hi})
-		}
+		acts.cut(task{job: job, to: units, lo: lo, hi: hi}, step, unit, workers)
 		lo = hi
 	}
 	if acts.m.tiled() {
 		acts.growScratch(workers, sums)
+	}
+}
+
+// cut adds a task in parts of about as many units of row groups, up to step groups, and as many for
+// each worker.
+func (acts *Acts) cut(whole task, step, unit, workers int) {
+	units, count := (whole.to+unit-1)/unit, (whole.to+step-1)/step
+	if count > workers {
+		count = min((count+workers-1)/workers*workers, units)
+	}
+	for i := range count {
+		part := whole
+		part.from, part.to = i*units/count*unit, min((i+1)*units/count*unit, whole.to)
+		acts.tasks = append(acts.tasks, part)
 	}
 }
 

@@ -10,55 +10,109 @@ func (acts *Acts) multiplyBF16(worker int, task *task) {
 		acts.multiplyAMX(job, task, acts.scratch[worker])
 		return
 	}
+	if matrix.inPairs() {
+		acts.multiplyPairs(job, task)
+		return
+	}
+	var results [maxTile * groupRows]float32
+	tiles, together, ahead := acts.tiling.tiles[task.lo:task.hi], 1, oneFar.Ahead
+	if len(tiles) == 1 {
+		together, ahead = matrix.opt.Level.bf16Together(tiles[0].rows, matrix.opt.Fetch.Streams), matrix.opt.Fetch.Ahead
+	}
+	for first := task.from; first < task.to; {
+		groups := together
+		if first+groups > min(task.to, matrix.out/groupRows) {
+			groups = 1
+		}
+		for k := range tiles {
+			acts.tileBF16(job, first, groups, ahead, &tiles[k], results[:])
+		}
+		first += groups
+	}
+}
+
+// tileBF16 multiplies row groups with a tile and asks for weights ahead bytes further on. results is
+// scratch.
+func (acts *Acts) tileBF16(job *Job, group, groups, ahead int, tile *tile, results []float32) {
+	matrix := acts.m
+	buf := acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.tileRows)]
+	matrix.opt.Level.bf16Tile(matrix.groups16(job.E, group, groups), matrix.size, groups, ahead, buf, matrix.in/bf16Block, tile.rows, results)
+	acts.deliver(job, tile, group, results, groups*groupRows, groups*groupRows)
+}
+
+// multiplyPairs runs a task with vectors that multiply pairs, two row groups at a time.
+func (acts *Acts) multiplyPairs(job *Job, task *task) {
 	var results [2 * maxTile * groupRows]float32
 	tiles := acts.tiling.tiles[task.lo:task.hi]
-	together := matrix.opt.Level.bf16Together(tiles[0].rows, len(tiles), matrix.opt.Fetch.Streams)
-	calls := (min(task.to, matrix.out/groupRows) - task.from) / together
-	step, apart := together, 1
-	if matrix.inPairs() && len(tiles) == 1 { // each reads on where the call before has read
+	calls := (min(task.to, acts.m.out/groupRows) - task.from) / 2
+	step, apart := 2, 1
+	if few(tiles) { // each call reads on, in two places, where the one before has read
 		step, apart = 1, calls
 	}
 	for i := range calls {
-		acts.groupsBF16(job, tiles, task.from+i*step, together, apart, results[:])
+		acts.groupsInPairs(job, tiles, task.from+i*step, 2, apart, results[:])
 	}
-	for group := task.from + calls*together; group < task.to; group++ {
-		acts.groupsBF16(job, tiles, group, 1, 1, results[:])
+	for group := task.from + 2*calls; group < task.to; group++ {
+		acts.groupsInPairs(job, tiles, group, 1, 1, results[:])
 	}
 }
 
-// groupsBF16 multiplies row groups, the first and others so far apart, with tiles. results is scratch.
-func (acts *Acts) groupsBF16(job *Job, tiles []tile, first, groups, apart int, results []float32) {
-	matrix, width := acts.m, groups*groupRows
-	weights := matrix.groups16(job.E, first, (groups-1)*apart+1)
+// groupsInPairs multiplies row groups, the first and another so far apart, with tiles. Results go where
+// they belong at once, if these are rows in order and of whole groups, else to results first.
+func (acts *Acts) groupsInPairs(job *Job, tiles []tile, first, groups, apart int, results []float32) {
+	matrix, direct := acts.m, job.Y == nil && first < acts.m.out/groupRows
+	product := pairsProduct{w: matrix.groups16(job.E, first, (groups-1)*apart+1), nb: matrix.in / bf16Block,
+		groups: groups, size: apart * matrix.size, y: results, ldy: groups * groupRows, gap: groupRows}
 	for k := range tiles {
 		tile := &tiles[k]
-		ahead, drift := matrix.asksBF16(tile.rows, k, len(tiles), groups)
-		buf := acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.tileRows)]
-		matrix.opt.Level.bf16Tile(weights, apart*matrix.size, groups, ahead, drift, buf, matrix.in/bf16Block, tile.rows, results)
-		if apart == 1 {
-			acts.deliver(job, tile, first, results, width, width)
-			continue
+		product.a, product.rows = acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.tileRows)], tile.rows
+		if !few(tiles) {
+			product.ask(k, len(tiles))
 		}
-		for g := range groups {
-			acts.deliver(job, tile, first+g*apart, results[g*groupRows:], groupRows, width)
+		if direct {
+			product.y, product.ldy, product.gap = acts.dst[tile.first*matrix.out+first*groupRows:], matrix.out, apart*groupRows
+		}
+		product.run()
+		for g := 0; g < groups && !direct; g++ {
+			acts.deliver(job, tile, first+g*apart, results[g*groupRows:], groupRows, groups*groupRows)
+		}
+		for row := 0; row < tile.rows && direct && acts.bias != nil; row++ {
+			for g := range groups {
+				acts.addBias(job, first+g*apart, acts.result(job, tile.first+row, first+g*apart)[:groupRows])
+			}
 		}
 	}
 }
 
-// asksBF16 returns how many bytes ahead of what it multiplies tile k of so many, of rows, asks for
-// weights, and by how many more with every block.
-func (m *Matrix) asksBF16(rows, k, tiles, groups int) (ahead, drift int) {
-	switch pairs := m.inPairs(); {
-	case pairs && tiles > 1: // each a part of the groups that come next, which all find in the cache
-		return groups*m.size + k*(m.in/bf16Block)/tiles*tileWeights, (tileWeights/tiles+63)&^63 - tileWeights
-	case pairs && rows > 8:
-		return twoNear.Ahead, 0
-	case pairs: // Zen 4 sees where it is read, and is slower by a tenth where it is told
-		return 0, 0
-	case tiles > 1:
-		return oneFar.Ahead, 0
-	}
-	return m.opt.Fetch.Ahead, 0
+// A pairsProduct is the product of one row group or two with a tile of activations, both pairs of BF16:
+// y[t·ldy+g·gap+r] = w[g][r]·x[t]; see bf16Go.
+type pairsProduct struct {
+	w, a         []byte
+	nb, rows     int // blocks, activation rows
+	groups, size int // row groups, and the bytes from one to the other
+	ahead, drift int // bytes ahead at which weights are asked for, and how many more with every block
+	y            []float32
+	ldy, gap     int
+}
+
+// few reports whether tiles are one of few rows, for which memory sets the pace. Zen 4 sees by itself
+// where they read: it is slower by a tenth if it is told.
+func few(tiles []tile) bool { return len(tiles) == 1 && tiles[0].rows <= fewRows }
+
+// fewRows is the most rows that are one tile. More are two tiles at least, each of which asks for a
+// part of the groups that come next, so that memory is read at one rate.
+const fewRows = 4
+
+// ask sets where tile k of so many asks for weights: its part of the groups that come next.
+func (p *pairsProduct) ask(k, tiles int) {
+	p.ahead, p.drift = p.groups*p.size+k*p.nb/tiles*tileWeights, (tileWeights/tiles+63)&^63-tileWeights
+}
+
+// run computes the product.
+func (p *pairsProduct) run() {
+	_, _ = p.w[:(p.groups-1)*p.size+p.nb*tileWeights], p.a[:p.nb*p.rows*2*bf16Block]
+	_ = p.y[:(p.rows-1)*p.ldy+(p.groups-1)*p.gap+groupRows]
+	pairsAsm(p)
 }
 
 // deliver writes results, rows of so many floats, apart from one to the next, with the bias to

@@ -22,28 +22,38 @@ type bf16Kernel struct {
 }
 
 // bf16Kernels are the most rows of a kernel for one group. Those with AVX-512 take further groups
-// too, native ones two, others as bf16Groups says.
+// too, as bf16Groups says.
 var bf16Kernels = []bf16Kernel{
 	{isa: avx512, name: "bf16Tiled", T: 8},
-	{isa: avx512, name: "bf16Native", T: 12, chain: true, native: true},
 	{isa: avx2, name: "bf16Tiled", T: 3},
 	{isa: avx2, name: "bf16Chain", T: 6, chain: true},
 }
+
+// pairsKernel is for AVX-512 with instructions for pairs, with one group and with two.
+var pairsKernel = bf16Kernel{isa: avx512, name: "bf16Native", T: 12, chain: true, native: true}
 
 // bf16Groups are the numbers of row groups that a kernel takes for few rows, beside one: two places
 // to read memory at and, for one row, sums enough to keep the multipliers busy.
 var bf16Groups = [][]int{1: {2, 4}, 2: {2}, 3: {2}, 4: {2}, 5: {2}, 6: {2}}
 
 func bf16All() {
-	for _, k := range bf16Kernels {
-		for T := 1; T <= k.T; T++ {
-			kernel := k
-			kernel.T = T
-			for _, kernel.G = range k.groups(T) {
-				kernel.write()
-			}
+	for _, k := range append(slices.Clone(bf16Kernels), pairsKernel) {
+		for _, kernel := range k.all() {
+			kernel.write()
 		}
 	}
+}
+
+// all returns the kernels for up to T rows.
+func (k *bf16Kernel) all() (kernels []bf16Kernel) {
+	for T := 1; T <= k.T; T++ {
+		for _, G := range k.groups(T) {
+			kernel := *k
+			kernel.T, kernel.G = T, G
+			kernels = append(kernels, kernel)
+		}
+	}
+	return kernels
 }
 
 // groups returns the numbers of groups of the kernels for T rows, one last.
@@ -72,13 +82,20 @@ func (k *bf16Kernel) parts() int { return lanes * 4 / k.isa.size }
 // write writes the kernel. Like the instructions for pairs and for tiles, it takes what is
 // below 2^-126 for 0, in any control word.
 func (k *bf16Kernel) write() {
-	function(k.function(), "func(w, a *byte, nb, size, ahead, drift int, y *float32)",
-		fmt.Sprintf("multiplies %d groups of BF16 rows, size bytes apart, with a tile of %d rows, nb blocks of 32; see bf16Go. y is [%d, %d]. It asks for weights ahead bytes further on, drift more with every block.", k.G, k.T, k.T, 16*k.G))
+	signature, doc := "func(w, a *byte, nb, size, ahead int, y *float32)", fmt.Sprintf("y is [%d, %d].", k.T, 16*k.G)
+	if k.native {
+		signature, doc = "func(w, a *byte, nb, size, ahead, drift int, y *float32, ldy, gap int)", "Rows of y are ldy bytes apart, results of groups gap bytes. ahead grows by drift with every block."
+	}
+	function(k.function(), signature,
+		fmt.Sprintf("multiplies %d groups of BF16 rows, size bytes apart, with a tile of %d rows, nb blocks of 32; see bf16Go. It asks for weights ahead bytes further on. %s", k.G, k.T, doc))
 	w, a, nb, size, y := param("w"), param("a"), param("nb"), param("size"), param("y")
 	k.ahead = param("ahead")
-	drift := param("drift")
 	control := AllocLocal(8)
-	if !k.native {
+	var drift reg.GPVirtual
+	if k.native {
+		drift = param("drift")
+		k.results(y, func(_ int, to Mem) { prefetchWrite(to) })
+	} else {
 		STMXCSR(control)
 		LDMXCSR(flushing)
 	}
@@ -107,15 +124,18 @@ func (k *bf16Kernel) write() {
 	}
 	if k.native {
 		ADDQ(U32(64*k.T), a)
+		ADDQ(drift, k.ahead)
 	} else {
 		ADDQ(U32(128*k.T), a)
 	}
-	ADDQ(drift, k.ahead)
 	DECQ(nb)
 	JNZ(LabelRef("block"))
-	if !k.native {
-		LDMXCSR(control)
+	if k.native {
+		k.results(y, func(i int, to Mem) { VMOVUPS(acc[i][0], to) })
+		end()
+		return
 	}
+	LDMXCSR(control)
 	for i := range acc {
 		for part, v := range acc[i] {
 			VMOVUPS(v, Mem{Base: y, Disp: 64*i + part*k.isa.size})
@@ -124,13 +144,30 @@ func (k *bf16Kernel) write() {
 	end()
 }
 
+// results calls f for where the results of each row and group go.
+func (k *bf16Kernel) results(y reg.GPVirtual, f func(i int, to Mem)) {
+	row, ldy, gap := GP64(), param("ldy"), param("gap")
+	MOVQ(y, row)
+	for t := range k.T {
+		for g := range k.G { // up to two
+			to := Mem{Base: row}
+			if g > 0 {
+				to.Index, to.Scale = gap, 1
+			}
+			f(t*k.G+g, to)
+		}
+		ADDQ(ldy, row)
+	}
+}
+
 // paired adds a block as chained does, pairs at a time. Two groups share each pair of activations, so
-// that loads are fewer than products.
+// that loads are fewer than products. What is asked for stops at the second-level cache: it is as much as
+// the first has room for.
 func (k *bf16Kernel) paired(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg.VecVirtual) {
 	for pair := range 16 {
 		weights := make([]reg.VecVirtual, k.G)
 		for g, w := range groups {
-			PREFETCHT0(Mem{Base: w, Index: k.ahead, Scale: 1, Disp: 64 * pair})
+			PREFETCHT1(Mem{Base: w, Index: k.ahead, Scale: 1, Disp: 64 * pair})
 			weights[g] = k.isa.vec()
 			VMOVUPS(Mem{Base: w, Disp: 64 * pair}, weights[g])
 		}

@@ -72,18 +72,14 @@ func dispatch(file string) error {
 		fmt.Fprintf(&b, "case e4m3: // T is 1\ndotsE4M31%s(w, x, n, next, y, ldy)\n", isa.name)
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead, drift int, y *float32) {\nswitch {\n")
+	b.WriteString("}\n\nfunc bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {\nswitch {\n")
 	for _, k := range bf16Kernels {
 		fmt.Fprintf(&b, "case %s && chained == %v:\nswitch {\n", k.isa.is, k.chain)
-		for T := 1; T <= k.T; T++ {
-			kernel := k
-			kernel.T = T
-			for _, kernel.G = range k.groups(T) {
-				fmt.Fprintf(&b, "case T == %d && G == %d:\n%s(w, a, nb, size, ahead, drift, y)\n", T, kernel.G, kernel.function())
-			}
-		}
+		k.choose(&b, "w, a, nb, size, ahead, y")
 		b.WriteString("}\n")
 	}
+	b.WriteString("}\n}\n\nfunc pairsKernel(T, G int, w, a *byte, nb, size, ahead, drift int, y *float32, ldy, gap int) {\nswitch {\n")
+	pairsKernel.choose(&b, "w, a, nb, size, ahead, drift, y, ldy, gap")
 	b.WriteString("}\n")
 	b.WriteString("}\n\nfunc scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, next int) {\n")
 	for _, isa := range []isa{avx2, avx512} {
@@ -130,6 +126,13 @@ func dispatch(file string) error {
 		return err
 	}
 	return os.WriteFile(file, src, 0o644)
+}
+
+// choose writes the cases of a switch for each number of rows and of groups.
+func (k *bf16Kernel) choose(b *bytes.Buffer, args string) {
+	for _, kernel := range k.all() {
+		fmt.Fprintf(b, "case T == %d && G == %d:\n%s(%s)\n", kernel.T, kernel.G, kernel.function(), args)
+	}
 }
 
 // chosen are the kernels that every instruction set has one of, as Go calls them.
