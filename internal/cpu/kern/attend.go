@@ -6,8 +6,8 @@ import (
 )
 
 // Attention as products of BF16: cached keys and values become row groups (bf16.go), queries and
-// weights of values the activations that meet them. So tiles multiply them, and every order of
-// sums is that of bf16Go: the same on all levels of a machine, for one query and for many.
+// weights of values the activations that meet them. So tiles or pairs multiply them, and every order
+// of sums is that of bf16Go: the same on all levels of a machine, for one query and for many.
 //
 // Keys are rows of the groups, and blocks are of dimensions; of values the dimensions are rows,
 // and blocks are of tokens. A row that nobody sees counts as zeros.
