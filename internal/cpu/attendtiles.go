@@ -8,10 +8,10 @@ import (
 	"ossian/internal/tensor"
 )
 
-// On machines with tiles, attention with keys and values in BF16 is products of row groups
-// (kern/attend.go): of each piece the keys, then the values, are packed once for all queries of a
-// tile; a token alone takes them as they lie. Queries and weights of values become BF16, so this
-// is for models whose activations do.
+// On machines that multiply BF16 faster than float32, in tiles or pairs, attention with keys and
+// values in BF16 is products of row groups (kern/attend.go): of each piece the keys, then the values,
+// are packed once for all queries of a tile; a token alone takes them as they lie. Queries and weights
+// of values become BF16, so this is for models whose activations do.
 //
 // Sums go by blocks of 32 tokens from position 0, so that a query's own bits do not depend on
 // what its tile sees: tokens that it does not see have the weight 0, which adds nothing.
@@ -98,8 +98,8 @@ func (d *Device) alone(begin, end int) bool {
 	return end-begin == 1 && d.opt.Level.OneToken(d.group()) && d.lim.BlockSize%groupKeys == 0
 }
 
-// attendAlone is attendPacked for one token, in the same bits: keys are tiles as they lie, its
-// queries what is packed for them, and values are multiplied as they lie.
+// attendAlone is attendPacked for one token, in the same bits: keys and values are multiplied as they
+// lie, and queries as kern.PackQueries has them.
 func (d *Device) attendAlone(mem *scratch, tile queryTile, token, head, split, base, count int, out piece) {
 	dim, group, pack := d.spec.HeadDim, d.group(), &mem.packing
 	queries := d.packQueries(mem, tile, token, head)

@@ -32,7 +32,6 @@ func packKeysAsm(*byte, **uint16, int, int) { panic(noKernels) }
 
 func packValuesAsm(*byte, **uint16, int, int, int) bool { panic(noKernels) }
 
-
 func asBF16Asm(*float32, int) { panic(noKernels) }
 
 func keysAsm(*byte, **uint16, int, int, int, *byte, *float32, int) { panic(noKernels) }

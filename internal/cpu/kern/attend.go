@@ -6,8 +6,8 @@ import (
 )
 
 // Attention as products of BF16: cached keys and values become row groups (bf16.go), queries and
-// weights of values the activations that meet them. So tiles multiply them, and every order of
-// sums is that of bf16Go: the same on all levels of a machine, for one query and for many.
+// weights of values the activations that meet them. So tiles or pairs multiply them, and every order
+// of sums is that of bf16Go: the same on all levels of a machine, for one query and for many.
 //
 // Keys are rows of the groups, and blocks are of dimensions; of values the dimensions are rows,
 // and blocks are of tokens. A row that nobody sees counts as zeros.
@@ -22,7 +22,7 @@ const (
 // PairsAttention reports whether the machine multiplies BF16 keys and values with BF16: in tiles, or
 // in pairs with AVX-512. All its levels do. ARM's machines have no such kernels, and keep float32.
 func PairsAttention() bool {
-	return AMX.Available() || (AVX512.Available() && AVX512.pairs())
+	return AMX.Available() || (AVX512.Available() && AVX512.bf16Vectors())
 }
 
 // PackKeys packs rows of dim elements, whole blocks, into row groups: dst takes 2·dim bytes for
@@ -96,15 +96,21 @@ func MulRows(l Level, dst []float32, ldd int, x []float32, ldx, rows, n int, pac
 		for t := range tiles * count {
 			l.roundBF16(scratch[t/count*bytes:], count, t%count, x[(first+t)*ldx:][:n])
 		}
-		if l == AMX {
+		switch {
+		case l == AMX:
 			product := tileProduct{w: packed, a: scratch, nb: nb, rows: count, groups: groups, size: size, tiles: tiles, step: bytes, y: dst[first*ldd:], ldy: ldd}
 			product.run()
-		}
-		for g := 0; g < groups && l != AMX; g++ {
-			l.bf16Tile(packed[g*size:], size, 1, oneFar.Ahead, scratch[:bytes], nb, count, results[:])
-			for t := range count {
-				row := [groupRows]float32(results[t*groupRows:]) // quicker than copy
-				*(*[groupRows]float32)(dst[(first+t)*ldd+g*groupRows:]) = row
+		case l.bf16Vectors():
+			for g := 0; g < groups; g += 2 {
+				product := pairsProduct{w: packed[g*size:], a: scratch, nb: nb, rows: count, groups: min(groups-g, 2), size: size, ahead: twoNear.Ahead, y: dst[first*ldd+g*groupRows:], ldy: ldd, gap: groupRows}
+				product.run()
+			}
+		default:
+			for g := range groups {
+				l.bf16Tile(packed[g*size:], size, 1, oneFar.Ahead, scratch[:bytes], nb, count, results[:])
+				for t := range count {
+					copy(dst[(first+t)*ldd+g*groupRows:], results[t*groupRows:][:groupRows])
+				}
 			}
 		}
 		first += tiles * count
@@ -117,7 +123,7 @@ const KeysGroups = FetchRows / groupRows
 // OneToken reports whether the level has Keys and WeighRows, which a token alone need not pack
 // keys and values for, with so many queries.
 func (l Level) OneToken(queries int) bool {
-	return l.wide() && l.pairs() && queries <= groupRows
+	return (l == AMX || l.bf16Vectors()) && queries <= groupRows
 }
 
 // PackQueries returns what Keys takes of so many queries of dim elements, at most 16, that lie one
