@@ -98,20 +98,6 @@ func keysAsm(queries *byte, groups **uint16, n, blocks, stride int, scratch *byt
 	keysAMX(&tileConfigs[groupRows-1][0], queries, (**byte)(unsafe.Pointer(groups)), n, blocks, stride, scratch, y, ldy)
 }
 
-func weighRowsAsm(heads int, acc *float32, lda int, p *float32, ldp int, rows **uint16, blocks, columns int) {
-	at := (**byte)(unsafe.Pointer(rows))
-	switch heads {
-	case 1:
-		weighRows1AVX512(acc, lda, p, ldp, at, blocks, columns)
-	case 2:
-		weighRows2AVX512(acc, lda, p, ldp, at, blocks, columns)
-	case 3:
-		weighRows3AVX512(acc, lda, p, ldp, at, blocks, columns)
-	case 4:
-		weighRows4AVX512(acc, lda, p, ldp, at, blocks, columns)
-	}
-}
-
 func asBF16Asm(x *float32, n int) { asBF16AVX512(x, n) }
 
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.

@@ -36,4 +36,8 @@ func asBF16Asm(*float32, int) { panic(noKernels) }
 
 func keysAsm(*byte, **uint16, int, int, int, *byte, *float32, int) { panic(noKernels) }
 
-func weighRowsAsm(int, *float32, int, *float32, int, **uint16, int, int) { panic(noKernels) }
+func keysPairsKernel(int, *byte, **byte, int, int, int, *float32, int) { panic(noKernels) }
+
+func weighRowsKernel(int, *float32, int, *float32, int, **byte, int, int) { panic(noKernels) }
+
+func weighPairsKernel(int, *float32, int, *byte, int, **byte, int, int) { panic(noKernels) }

@@ -873,6 +873,53 @@ func weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32
 	}
 }
 
+func keysPairsKernel(queries int, q *byte, keys **byte, twos, blocks, stride int, y *float32, ldy int) {
+	switch queries {
+	case 1:
+		keysPairs1AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 2:
+		keysPairs2AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 3:
+		keysPairs3AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 4:
+		keysPairs4AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 5:
+		keysPairs5AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 6:
+		keysPairs6AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 7:
+		keysPairs7AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 8:
+		keysPairs8AVX512(q, keys, twos, blocks, stride, y, ldy)
+	}
+}
+
+func weighRowsKernel(heads int, acc *float32, lda int, p *float32, ldp int, rows **byte, n, columns int) {
+	switch heads {
+	case 1:
+		weighRows1AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 2:
+		weighRows2AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 3:
+		weighRows3AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 4:
+		weighRows4AVX512(acc, lda, p, ldp, rows, n, columns)
+	}
+}
+
+func weighPairsKernel(heads int, acc *float32, lda int, p *byte, ldp int, rows **byte, n, columns int) {
+	switch heads {
+	case 1:
+		weighPairs1AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 2:
+		weighPairs2AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 3:
+		weighPairs3AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 4:
+		weighPairs4AVX512(acc, lda, p, ldp, rows, n, columns)
+	}
+}
+
 func quantiseAsm(l Level, x *float32, nb int, q, s *byte, ld, step int) {
 	if l.wide() {
 		quantiseAVX512(x, nb, q, s, ld, step)

@@ -1774,6 +1774,66 @@ func weighRows3AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, b
 //go:noescape
 func weighRows4AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
 
+// keysPairs1AVX512 multiplies groups of 16 keys of BF16, two at a time, with 1 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs1AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs2AVX512 multiplies groups of 16 keys of BF16, two at a time, with 2 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs2AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs3AVX512 multiplies groups of 16 keys of BF16, two at a time, with 3 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs3AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs4AVX512 multiplies groups of 16 keys of BF16, two at a time, with 4 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs4AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs5AVX512 multiplies groups of 16 keys of BF16, two at a time, with 5 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs5AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs6AVX512 multiplies groups of 16 keys of BF16, two at a time, with 6 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs6AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs7AVX512 multiplies groups of 16 keys of BF16, two at a time, with 7 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs7AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs8AVX512 multiplies groups of 16 keys of BF16, two at a time, with 8 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs8AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// weighPairs1AVX512 computes 1 rows of sums of pairs of rows of BF16 by pairs of weights in BF16, rows being columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighPairs1AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+
+// weighPairs2AVX512 computes 2 rows of sums of pairs of rows of BF16 by pairs of weights in BF16, rows being columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighPairs2AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+
+// weighPairs3AVX512 computes 3 rows of sums of pairs of rows of BF16 by pairs of weights in BF16, rows being columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighPairs3AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+
+// weighPairs4AVX512 computes 4 rows of sums of pairs of rows of BF16 by pairs of weights in BF16, rows being columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighPairs4AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+
 // peakBF16AVX512 runs n times twelve multiply-adds within registers.
 //
 //go:noescape

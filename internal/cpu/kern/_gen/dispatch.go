@@ -107,6 +107,17 @@ func dispatch(file string) error {
 		b.WriteString("}\n}\n")
 	}
 	b.WriteString("}\n")
+	b.WriteString("\nfunc keysPairsKernel(queries int, q *byte, keys **byte, twos, blocks, stride int, y *float32, ldy int) {\nswitch queries {\n")
+	for queries := 1; queries <= pairedKeys; queries++ {
+		fmt.Fprintf(&b, "case %d:\nkeysPairs%dAVX512(q, keys, twos, blocks, stride, y, ldy)\n", queries, queries)
+	}
+	for _, name := range []string{"weighRows", "weighPairs"} {
+		fmt.Fprintf(&b, "}\n}\n\nfunc %sKernel(heads int, acc *float32, lda int, p *%s, ldp int, rows **byte, n, columns int) {\nswitch heads {\n", name, map[string]string{"weighRows": "float32", "weighPairs": "byte"}[name])
+		for heads := 1; heads <= weighHeads; heads++ {
+			fmt.Fprintf(&b, "case %d:\n%s%dAVX512(acc, lda, p, ldp, rows, n, columns)\n", heads, name, heads)
+		}
+	}
+	b.WriteString("}\n}\n")
 	for _, k := range chosen {
 		k.write(&b)
 	}

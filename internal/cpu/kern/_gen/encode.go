@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/bits"
 	"os"
 	"regexp"
 	"strconv"
@@ -108,13 +109,14 @@ func vexTile(op string, operands []string) []byte {
 	return append(vex(0, 0, tile(0)), 0xc0|tile(2)<<3|tile(1)) // B, A, C
 }
 
-// A memory is an operand disp(base)(index*1).
+// A memory is an operand disp(base)(index*scale).
 type memory struct {
 	disp        int32
 	base, index byte // 4 is no index
+	scale       byte
 }
 
-var inMemory = regexp.MustCompile(`^(-?\d*)\((\w+)\)(?:\((\w+)\*1\))?$`)
+var inMemory = regexp.MustCompile(`^(-?\d*)\((\w+)\)(?:\((\w+)\*([1248])\))?$`)
 
 // parse reads an operand; nil if it is none in memory.
 func parse(operand string) *memory {
@@ -122,7 +124,7 @@ func parse(operand string) *memory {
 	if m == nil {
 		return nil
 	}
-	out := &memory{base: general(m[2]), index: 4}
+	out := &memory{base: general(m[2]), index: 4, scale: 1}
 	if m[1] != "" {
 		n, err := strconv.ParseInt(m[1], 10, 32)
 		if err != nil {
@@ -131,7 +133,7 @@ func parse(operand string) *memory {
 		out.disp = int32(n)
 	}
 	if m[3] != "" {
-		out.index = general(m[3])
+		out.index, out.scale = general(m[3]), number(m[4])
 	}
 	return out
 }
@@ -148,7 +150,7 @@ func general(name string) byte {
 // bytes returns ModRM, SIB and a displacement, of 8 bits if it is a multiple of unit and
 // small, else of 32.
 func (m *memory) bytes(r byte, unit int32) []byte {
-	sib := m.index&7<<3 | m.base&7
+	sib := byte(bits.TrailingZeros8(m.scale))<<6 | m.index&7<<3 | m.base&7
 	if short := m.disp / unit; m.disp%unit == 0 && short >= -128 && short < 128 {
 		return []byte{0x40 | r<<3 | 4, sib, byte(short)}
 	}
