@@ -101,7 +101,8 @@ func (l Level) bf16Tile(w []byte, size, G, ahead int, tile []byte, nb, T int, y 
 }
 
 // bf16Together returns how many row groups are read side by side for a tile of T rows that meets
-// each once. Vectors of pairs keep to two. One row in one sum keeps the multipliers busy with four; else few rows wait for memory.
+// each once. Vectors of pairs keep to two. One row in one sum keeps the multipliers busy with four; else
+// few rows wait for memory.
 func (l Level) bf16Together(T, streams int) int {
 	switch {
 	case l.bf16Vectors():
