@@ -29,7 +29,7 @@ type packing struct {
 
 // packs reports whether attention is products of row groups.
 func (d *Device) packs() bool {
-	return kern.HasTiles() && d.rounds() && !d.cfg.Exact && d.cfg.KV == tensor.BF16 && d.spec.HeadDim%kern.AttendBlock == 0
+	return kern.PairsAttention() && d.rounds() && !d.cfg.Exact && d.cfg.KV == tensor.BF16 && d.spec.HeadDim%kern.AttendBlock == 0
 }
 
 // reserve takes the memory of a packing.
@@ -102,10 +102,10 @@ func (d *Device) alone(begin, end int) bool {
 // queries what is packed for them, and values are multiplied as they lie.
 func (d *Device) attendAlone(mem *scratch, tile queryTile, token, head, split, base, count int, out piece) {
 	dim, group, pack := d.spec.HeadDim, d.group(), &mem.packing
-	d.packQueries(mem, tile, token, head)
+	queries := d.packQueries(mem, tile, token, head)
 	lo, hi := d.sees(tile, token, split)
 	d.listGroups(mem, tile, head, lo, hi, base, count)
-	kern.Keys(mem.scores, splitKeys, pack.keys, pack.groups[:count/groupKeys+kern.KeysGroups], dim)
+	kern.Keys(mem.scores, splitKeys, queries, pack.groups[:count/groupKeys+kern.KeysGroups], dim)
 	d.softmax(mem, tile, token, split, base, group, count, out)
 	for query := range group {
 		kern.AsBF16(mem.scores[query*splitKeys:][:count])
@@ -113,17 +113,12 @@ func (d *Device) attendAlone(mem *scratch, tile queryTile, token, head, split, b
 	kern.WeighRows(out.acc[token*group*dim:], group, dim, mem.scores, splitKeys, pack.rows[count:2*count+kern.FetchRows])
 }
 
-// packQueries packs the queries of a token.
-func (d *Device) packQueries(mem *scratch, tile queryTile, token, head int) {
+// packQueries rounds the queries of a token and returns them as kern.Keys takes them.
+func (d *Device) packQueries(mem *scratch, tile queryTile, token, head int) []byte {
 	dim, group, level, pack := d.spec.HeadDim, d.group(), d.opt.Level, &mem.packing
 	d.scaleQueries(mem, tile, token, token+1, head)
 	kern.ToBF16(level, pack.halves[:group*dim], mem.queries[token*group*dim:][:group*dim])
-	var rows [groupKeys + kern.FetchRows]*uint16
-	for i := range rows {
-		rows[i] = unsafe.SliceData(pack.none)
-	}
-	d.listRun(rows[:group], pack.halves, 0)
-	kern.PackKeys(level, pack.keys, rows[:], dim)
+	return kern.PackQueries(level, pack.keys, pack.halves, group, dim)
 }
 
 // listGroups lists groups of the keys base..base+count-1 of a head, of which lo..hi-1 are seen,

@@ -117,22 +117,24 @@ func benchBatch(s *model.Spec, lim model.Limits, rows, tokens, start int) *runne
 	return batch
 }
 
-// BenchmarkAttend is the attention of one layer for one token of a long context.
-// Layers take turns, as in a model, so that keys and values come from memory.
+// BenchmarkAttend is the attention of one layer for one token of a long context, or for the last
+// ones of a prompt. Layers take turns, as in a model, so that keys and values come from memory.
 func BenchmarkAttend(b *testing.B) {
 	for _, name := range []string{"gpt-oss", "dense", "narrow"} {
 		for _, ctx := range []int{1 << 10, 8 << 10, 32 << 10} {
 			for _, kv := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
-				b.Run(fmt.Sprintf("%s/%dk/%v", name, ctx>>10, kv), func(b *testing.B) { benchAttend(b, *benchSpecs()[name], ctx, kv) })
+				for _, tokens := range []int{1, 256} {
+					b.Run(fmt.Sprintf("%s/%dk/%v/tokens=%d", name, ctx>>10, kv, tokens), func(b *testing.B) { benchAttend(b, *benchSpecs()[name], ctx, kv, tokens) })
+				}
 			}
 		}
 	}
 }
 
-func benchAttend(b *testing.B, s model.Spec, ctx int, kv tensor.DType) {
+func benchAttend(b *testing.B, s model.Spec, ctx int, kv tensor.DType, tokens int) {
 	s.Layers = max(8, 96<<20/(4*ctx*s.KVDim())) // more than caches hold
 	s.Windows, s.MaxLen = make([]int, s.Layers), ctx
-	lim := model.Limits{MaxSeqs: 1, MaxTokens: 1, MaxLen: ctx, BlockSize: 32, Blocks: []int{ctx / 32}}
+	lim := model.Limits{MaxSeqs: 1, MaxTokens: tokens, MaxLen: ctx, BlockSize: 32, Blocks: []int{ctx / 32}}
 	d, err := New(&s, lim, Config{KV: kv})
 	if err != nil {
 		b.Fatal(err)
@@ -150,7 +152,7 @@ func benchAttend(b *testing.B, s model.Spec, ctx int, kv tensor.DType) {
 			}
 		}
 	}
-	bufs, err := d.Alloc(1, s.QDim(), s.QDim())
+	bufs, err := d.Alloc(tokens, s.QDim(), s.QDim())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -158,10 +160,10 @@ func benchAttend(b *testing.B, s model.Spec, ctx int, kv tensor.DType) {
 	for i := range at(q).x {
 		at(q).x[i] = rng.Float32() - 0.5
 	}
-	if err := d.Begin(benchBatch(&s, lim, 1, 1, ctx-1)); err != nil {
+	if err := d.Begin(benchBatch(&s, lim, 1, tokens, ctx-tokens)); err != nil {
 		b.Fatal(err)
 	}
-	at(q).wrote(1)
+	at(q).wrote(tokens)
 	layer := 0
 	for b.Loop() {
 		d.Attend(dst, q, layer, nil)

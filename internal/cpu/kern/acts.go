@@ -129,6 +129,9 @@ func (m *Matrix) rounded() bool { return m.fam == bf16x16 && !m.opt.Exact }
 // tiled reports whether the machine's tiles multiply m.
 func (m *Matrix) tiled() bool { return m.rounded() && m.opt.Level == AMX }
 
+// inPairs reports whether vectors of AVX-512 multiply pairs of BF16 of m.
+func (m *Matrix) inPairs() bool { return m.rounded() && m.opt.Level.bf16Vectors() }
+
 // tileBytes returns what so many rounded rows take.
 func (m *Matrix) tileBytes(tileRows int) int {
 	if m.rounded() {

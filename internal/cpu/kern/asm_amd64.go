@@ -61,9 +61,12 @@ func (l Level) pairs() bool { return l == AMX || (l.wide() && chained) }
 // hasBF16 reports whether the level has kernels for BF16 in row groups.
 func (l Level) hasBF16() bool { return l > Go }
 
-func bf16Asm(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {
-	bf16Kernel(l, T, G, w, a, nb, size, ahead, y)
+func bf16Asm(l Level, T, G int, w, a *byte, nb, size, ahead, drift int, y *float32) {
+	bf16Kernel(l, T, G, w, a, nb, size, ahead, drift, y)
 }
+
+// roundPairsAsm has a kernel for AVX-512 only.
+func roundPairsAsm(dst *byte, x *float32, nb, step int) { roundPairsAVX512(dst, x, nb, step) }
 
 // bf16TilesAsm runs a product in one of the machine's tiles of activations, or two at a time.
 func bf16TilesAsm(p *tileProduct) {
@@ -89,20 +92,6 @@ func packValuesAsm(dst *byte, rows **uint16, pairs, columns, size int) (finite b
 
 func keysAsm(queries *byte, groups **uint16, n, blocks, stride int, scratch *byte, y *float32, ldy int) {
 	keysAMX(&tileConfigs[groupRows-1][0], queries, (**byte)(unsafe.Pointer(groups)), n, blocks, stride, scratch, y, ldy)
-}
-
-func weighRowsAsm(heads int, acc *float32, lda int, p *float32, ldp int, rows **uint16, blocks, columns int) {
-	at := (**byte)(unsafe.Pointer(rows))
-	switch heads {
-	case 1:
-		weighRows1AVX512(acc, lda, p, ldp, at, blocks, columns)
-	case 2:
-		weighRows2AVX512(acc, lda, p, ldp, at, blocks, columns)
-	case 3:
-		weighRows3AVX512(acc, lda, p, ldp, at, blocks, columns)
-	case 4:
-		weighRows4AVX512(acc, lda, p, ldp, at, blocks, columns)
-	}
 }
 
 func asBF16Asm(x *float32, n int) { asBF16AVX512(x, n) }

@@ -57,7 +57,7 @@ func (l Level) pairs() bool { return l == I8MM && nativeBF16 }
 // hasBF16 reports whether the level has kernels for BF16 in row groups.
 func (l Level) hasBF16() bool { return l > Go }
 
-func bf16Asm(l Level, T, _ int, w, a *byte, nb, _, _ int, y *float32) {
+func bf16Asm(l Level, T, _ int, w, a *byte, nb, _, _, _ int, y *float32) {
 	bf16Kernel(l.pairs(), T, w, a, nb, y)
 }
 

@@ -18,6 +18,8 @@ func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, int, *f
 	panic(noKernels)
 }
 
+func roundPairsAsm(*byte, *float32, int, int) { panic(noKernels) }
+
 func bf16TilesAsm(*tileProduct) { panic(noKernels) }
 
 func weightsAsm(*uint64, *float32, int, float64, float64, float32, uint64, uint64) (int, uint64) {
@@ -28,8 +30,13 @@ func packKeysAsm(*byte, **uint16, int, int) { panic(noKernels) }
 
 func packValuesAsm(*byte, **uint16, int, int, int) bool { panic(noKernels) }
 
+
 func asBF16Asm(*float32, int) { panic(noKernels) }
 
 func keysAsm(*byte, **uint16, int, int, int, *byte, *float32, int) { panic(noKernels) }
 
-func weighRowsAsm(int, *float32, int, *float32, int, **uint16, int, int) { panic(noKernels) }
+func keysPairsKernel(int, *byte, **byte, int, int, int, *float32, int) { panic(noKernels) }
+
+func weighRowsKernel(int, *float32, int, *float32, int, **byte, int, int) { panic(noKernels) }
+
+func weighPairsKernel(int, *float32, int, *byte, int, **byte, int, int) { panic(noKernels) }

@@ -30,7 +30,7 @@ func (l Level) pairs() bool { return false }
 
 func (l Level) hasBF16() bool { return false }
 
-func bf16Asm(Level, int, int, *byte, *byte, int, int, int, *float32) { panic(noKernels) }
+func bf16Asm(Level, int, int, *byte, *byte, int, int, int, int, *float32) { panic(noKernels) }
 
 func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, family, int, int) int {
 	panic(noKernels)

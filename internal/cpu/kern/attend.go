@@ -19,8 +19,11 @@ const (
 	FetchRows = 64
 )
 
-// HasTiles reports whether the machine multiplies attention in tiles; all its levels do as they.
-func HasTiles() bool { return AMX.Available() && !chained }
+// PairsAttention reports whether the machine multiplies BF16 keys and values with BF16: in tiles, or
+// in pairs with AVX-512. All its levels do. ARM's machines have no such kernels, and keep float32.
+func PairsAttention() bool {
+	return AMX.Available() || (AVX512.Available() && AVX512.pairs())
+}
 
 // PackKeys packs rows of dim elements, whole blocks, into row groups: dst takes 2·dim bytes for
 // each. Rows are whole groups of 16, and behind them are FetchRows more, which are asked for
@@ -98,9 +101,10 @@ func MulRows(l Level, dst []float32, ldd int, x []float32, ldx, rows, n int, pac
 			product.run()
 		}
 		for g := 0; g < groups && l != AMX; g++ {
-			l.bf16Tile(packed[g*size:], size, 1, oneFar.Ahead, scratch[:bytes], nb, count, results[:])
+			l.bf16Tile(packed[g*size:], size, 1, oneFar.Ahead, 0, scratch[:bytes], nb, count, results[:])
 			for t := range count {
-				copy(dst[(first+t)*ldd+g*groupRows:], results[t*groupRows:][:groupRows])
+				row := [groupRows]float32(results[t*groupRows:]) // quicker than copy
+				*(*[groupRows]float32)(dst[(first+t)*ldd+g*groupRows:]) = row
 			}
 		}
 		first += tiles * count
@@ -112,28 +116,70 @@ const KeysGroups = FetchRows / groupRows
 
 // OneToken reports whether the level has Keys and WeighRows, which a token alone need not pack
 // keys and values for, with so many queries.
-func (l Level) OneToken(queries int) bool { return l == AMX && queries <= groupRows }
-
-// Keys computes dst[r·ldd+j] = row r of queries, a packed group, · key j, the bits being those of
-// MulRows. Each of groups points to 16 keys of dim elements, one behind the other; behind them are
-// KeysGroups more, which are asked for only.
-func Keys(dst []float32, ldd int, queries []byte, groups []*uint16, dim int) {
-	n := len(groups) - KeysGroups
-	_, _ = queries[:2*groupRows*dim], dst[:(groupRows-1)*ldd+n*groupRows]
-	var turned [4 * groupRows * groupRows]byte
-	keysAsm(&queries[0], &groups[0], n, dim/bf16Block, 2*dim, &turned[0], &dst[0], 4*ldd)
+func (l Level) OneToken(queries int) bool {
+	return l.wide() && l.pairs() && queries <= groupRows
 }
 
-// WeighRows computes acc[h] = Σ_j p[h·ldp+j]·row j of dim elements, whole blocks, the bits being
-// those of MulRows; p are BF16. Rows are whole blocks, and behind them are FetchRows more, which
-// are asked for only.
-func WeighRows(acc []float32, heads, dim int, p []float32, ldp int, rows []*uint16) {
-	blocks := (len(rows) - FetchRows) / bf16Block
-	_, _ = acc[:heads*dim], p[:(heads-1)*ldp+blocks*bf16Block]
-	for h := 0; h < heads; h += weighHeads {
-		weighRowsAsm(min(heads-h, weighHeads), &acc[h*dim], 4*dim, &p[h*ldp], 4*ldp, &rows[0], blocks, dim/bf16Block)
+// PackQueries returns what Keys takes of so many queries of dim elements, at most 16, that lie one
+// behind the other: themselves, or a packed group in dst of 32·dim bytes.
+func PackQueries(l Level, dst []byte, halves []uint16, queries, dim int) []byte {
+	if chained {
+		return unsafe.Slice((*byte)(unsafe.Pointer(&halves[0])), 2*queries*dim)
+	}
+	var rows [groupRows + FetchRows]*uint16
+	for i := range rows { // rows behind the queries are anything
+		rows[i] = &halves[i%queries*dim]
+	}
+	PackKeys(l, dst, rows[:], dim)
+	return dst
+}
+
+// Keys computes dst[r·ldd+j] = query r · key j, the bits being those of MulRows, and may write more
+// rows, up to 16. queries is of PackQueries. Each of groups points to 16 keys of dim elements, one
+// behind the other, whole blocks of groups; behind them are KeysGroups more, which are asked for
+// only.
+func Keys(dst []float32, ldd int, queries []byte, groups []*uint16, dim int) {
+	n := len(groups) - KeysGroups
+	if !chained {
+		_, _ = queries[:2*groupRows*dim], dst[:(groupRows-1)*ldd+n*groupRows]
+		var turned [4 * groupRows * groupRows]byte
+		keysAsm(&queries[0], &groups[0], n, dim/bf16Block, 2*dim, &turned[0], &dst[0], 4*ldd)
+		return
+	}
+	for first, count := 0, len(queries)/(2*dim); first < count; first += pairedKeys {
+		to := dst[first*ldd:]
+		rows := min(count-first, pairedKeys)
+		_ = to[:(rows-1)*ldd+n*groupRows]
+		keysPairsKernel(rows, &queries[2*dim*first], (**byte)(unsafe.Pointer(&groups[0])), n/2, dim/bf16Block, 2*dim, &to[0], 4*ldd)
 	}
 }
 
-// AsBF16 rounds each x, whole blocks, to BF16; for levels with OneToken.
-func AsBF16(x []float32) { asBF16Asm(&x[:len(x)/bf16Block*bf16Block][0], len(x)) }
+// pairedKeys is how many queries share each read of keys, at most.
+const pairedKeys = 8
+
+// WeighRows computes acc[h] = Σ_j p[h·ldp+j]·row j of dim elements, whole blocks, the bits being
+// those of MulRows; AsBF16 has rounded p. Rows are whole blocks, and behind them are FetchRows more,
+// which are asked for only.
+func WeighRows(acc []float32, heads, dim int, p []float32, ldp int, rows []*uint16) {
+	n := len(rows) - FetchRows
+	_, _ = acc[:heads*dim], p[:(heads-1)*ldp+n]
+	at := (**byte)(unsafe.Pointer(&rows[0]))
+	for h := 0; h < heads; h += weighHeads {
+		together, to, weights := min(heads-h, weighHeads), &acc[h*dim], &p[h*ldp]
+		if chained {
+			weighPairsKernel(together, to, 4*dim, (*byte)(unsafe.Pointer(weights)), 4*ldp, at, n/2, dim/bf16Block)
+			continue
+		}
+		weighRowsKernel(together, to, 4*dim, weights, 4*ldp, at, n/bf16Block, dim/bf16Block)
+	}
+}
+
+// AsBF16 rounds each x, whole blocks, to BF16 in the form that WeighRows takes: float32, or BF16 in
+// the first half of the memory. It is for levels with OneToken.
+func AsBF16(x []float32) {
+	if chained {
+		ToBF16(AVX512, unsafe.Slice((*uint16)(unsafe.Pointer(&x[0])), len(x)), x)
+		return
+	}
+	asBF16Asm(&x[:len(x)/bf16Block*bf16Block][0], len(x))
+}

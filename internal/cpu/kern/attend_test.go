@@ -11,12 +11,11 @@ import (
 )
 
 // TestAttendProducts: queries by packed keys and weights by packed values are the products of what
-// they are rounded to, in the same bits on all levels and for one row and many. Packed rows and
-// results lie between guard pages.
+// they are rounded to, in the same bits on all levels of an order of sums, for one row and many, and
+// where a token alone takes keys and values as they lie. Packed rows and results lie between guard
+// pages.
 func TestAttendProducts(t *testing.T) {
-	defer func(was bool) { chained = was }(chained)
-	chained = false
-	for _, c := range []struct{ dim, keys, rows int }{{32, 32, 1}, {64, 96, 5}, {128, 256, 70}, {96, 64, 33}} {
+	for _, c := range []struct{ dim, keys, rows int }{{32, 32, 1}, {64, 96, 5}, {128, 256, 70}, {96, 64, 33}, {128, 64, 16}, {224, 32, 11}} {
 		rng := rand.New(rand.NewPCG(uint64(c.dim), uint64(c.keys)))
 		cached := make([]uint16, c.keys*c.dim)
 		for i := range cached {
@@ -29,12 +28,12 @@ func TestAttendProducts(t *testing.T) {
 		queries, weights := randomFloats(rng, c.rows*c.dim), randomFloats(rng, c.rows*c.keys)
 		rounded := func(x []float32, i int) float64 { return float64(tensor.BF16ToFloat(tensor.ToBF16(x[i]))) }
 		value := func(key, i int) float64 { return float64(tensor.BF16ToFloat(cached[key*c.dim+i])) }
-		var first [2][]float32
-		for _, l := range levels() {
-			if l.neon() { // has no such kernels
-				continue
+		first := map[bool][2][]float32{} // by order
+		bf16Levels(t, func(t *testing.T, l Level) {
+			if l.neon() {
+				t.Skip("has no such kernels")
 			}
-			t.Run(fmt.Sprintf("%v/%+v", l, c), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 				packed := guarded[byte](t, 2*c.keys*c.dim, false)
 				scratch := guarded[byte](t, RowsScratch(c.rows, max(c.dim, c.keys)), false)
 				scores, sums := guarded[float32](t, c.rows*c.keys, false), guarded[float32](t, c.rows*c.dim, false)
@@ -49,11 +48,14 @@ func TestAttendProducts(t *testing.T) {
 					t.Error("finite values are said not to be")
 				}
 				MulRows(l, sums, c.dim, weights, c.keys, c.rows, c.keys, packed, c.dim/groupRows, scratch)
-				if first[0] == nil {
-					first = [2][]float32{slices.Clone(scores), slices.Clone(sums)}
+				if first[chained][0] == nil {
+					first[chained] = [2][]float32{slices.Clone(scores), slices.Clone(sums)}
 				}
-				if !slices.Equal(scores, first[0]) || !slices.Equal(sums, first[1]) {
+				if !slices.Equal(scores, first[chained][0]) || !slices.Equal(sums, first[chained][1]) {
 					t.Errorf("other bits than %v", levels()[0])
+				}
+				if l.OneToken(c.rows) {
+					testOneToken(t, l, c.dim, cached, rows, queries, weights, scores, sums)
 				}
 				for row := range c.rows {
 					for key := range c.keys {
@@ -78,7 +80,36 @@ func TestAttendProducts(t *testing.T) {
 					}
 				}
 			})
-		}
+		})
+	}
+}
+
+// testOneToken: of cached keys and values as they lie come the scores and sums of packed ones.
+func testOneToken(t *testing.T, l Level, dim int, cached []uint16, rows []*uint16, queries, weights, scores, sums []float32) {
+	keys, count := len(cached)/dim, len(queries)/dim
+	groups := make([]*uint16, keys/groupRows+KeysGroups)
+	for i := range groups {
+		groups[i] = &cached[i*groupRows%keys*dim]
+	}
+	halves := make([]uint16, len(queries))
+	ToBF16(l, halves, queries)
+	most := count
+	if l == AMX {
+		most = groupRows
+	}
+	got := guarded[float32](t, most*keys, false)
+	Keys(got, keys, PackQueries(l, make([]byte, 2*groupRows*dim), halves, count, dim), groups, dim)
+	if !slices.Equal(got[:count*keys], scores) {
+		t.Error("keys as they lie give other scores")
+	}
+	rounded := slices.Clone(weights)
+	for h := range count {
+		AsBF16(rounded[h*keys:][:keys])
+	}
+	acc := guarded[float32](t, count*dim, false)
+	WeighRows(acc, count, dim, rounded, keys, rows)
+	if !slices.Equal(acc, sums) {
+		t.Error("values as they lie give other sums")
 	}
 }
 
@@ -111,12 +142,19 @@ func TestAsBF16(t *testing.T) {
 	if !AVX512.Available() {
 		t.Skip("this processor has no AVX-512, which rounds here")
 	}
+	defer func(was bool) { chained = was }(chained)
 	x := randomFloats(rng, 96)
-	rounded := slices.Clone(x)
-	AsBF16(rounded)
-	for i, v := range x {
-		if want := tensor.BF16ToFloat(tensor.ToBF16(v)); rounded[i] != want {
-			t.Errorf("%v becomes %v, want %v", v, rounded[i], want)
+	for _, chained = range []bool{false, true} {
+		rounded := slices.Clone(x)
+		AsBF16(rounded)
+		for i, v := range x {
+			got, want := rounded[i], tensor.ToBF16(v)
+			if chained {
+				got = tensor.BF16ToFloat(uint16(math.Float32bits(rounded[i/2]) >> (i % 2 * 16)))
+			}
+			if got != tensor.BF16ToFloat(want) {
+				t.Errorf("chained %v: %v becomes %v, want %v", chained, v, got, tensor.BF16ToFloat(want))
+			}
 		}
 	}
 }

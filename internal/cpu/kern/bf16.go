@@ -60,6 +60,10 @@ func (l Level) bf16Rows(n int) int {
 func (l Level) roundBF16(tile []byte, T, t int, x []float32) {
 	size := l.BF16Bytes(bf16Block)
 	_ = tile[:T*l.BF16Bytes(len(x))]
+	if l.bf16Vectors() {
+		roundPairsAsm(&tile[t*size], &x[0], len(x)/bf16Block, T*size)
+		return
+	}
 	var halves [16][bf16Block]uint16 // some blocks at a time, for a call costs as much as a block
 	for b := 0; b*bf16Block < len(x); {
 		count := min(len(x)/bf16Block-b, len(halves))
@@ -80,28 +84,33 @@ func (l Level) roundBF16(tile []byte, T, t int, x []float32) {
 }
 
 // bf16Tile computes y[t·16G+16g+r] = w[g][r]·x[t] for G row groups of nb blocks, size bytes
-// apart, and a tile of T rows, and asks for weights ahead bytes further on; G is 1 or that of
-// bf16Together. It is for the levels below AMX.
-func (l Level) bf16Tile(w []byte, size, G, ahead int, tile []byte, nb, T int, y []float32) {
+// apart, and a tile of T rows, and asks for weights ahead bytes further on, drift more with every
+// block; G is 1 or that of bf16Together. It is for the levels below AMX.
+func (l Level) bf16Tile(w []byte, size, G, ahead, drift int, tile []byte, nb, T int, y []float32) {
 	_, _, _ = w[:(G-1)*size+nb*layouts[bf16x16].quants], tile[:nb*T*l.BF16Bytes(bf16Block)], y[:T*G*groupRows]
 	if !l.hasBF16() {
 		bf16Go(w, tile, nb, T, y)
 		return
 	}
-	bf16Asm(l, T, G, &w[0], &tile[0], nb, size, ahead, &y[0])
+	bf16Asm(l, T, G, &w[0], &tile[0], nb, size, ahead, drift, &y[0])
 }
 
-// bf16Together returns how many row groups are read side by side for a tile of T rows that meets
-// each once. One row in one sum keeps the multipliers busy with four; else few rows wait for memory.
-func (l Level) bf16Together(T, streams int) int {
+// bf16Together returns how many row groups are read side by side for so many tiles, of T rows. One
+// row in one sum keeps the multipliers busy with four; else few rows wait for memory.
+func (l Level) bf16Together(T, tiles, streams int) int {
 	switch {
-	case !l.wide() || T > 6:
+	case l.bf16Vectors():
+		return 2
+	case !l.wide() || T > 6 || tiles > 1:
 		return 1
-	case T == 1 && (chained || streams == 1):
+	case T == 1 && streams == 1:
 		return 4
 	}
 	return streams
 }
+
+// bf16Vectors reports whether the level multiplies pairs of BF16 in vectors of AVX-512.
+func (l Level) bf16Vectors() bool { return l == AVX512 && l.pairs() }
 
 // bf16Go defines the order of sums. In blocks of 32, of their own from zero, sums of the products
 // of even elements and of odd ones; then both together are added to what the blocks before

@@ -114,8 +114,8 @@ func TestBF16Bits(t *testing.T) {
 			switch {
 			case l == AMX:
 				groups = 1 + rng.IntN(5)
-			default:
-				groups = l.bf16Together(l.bf16Rows(T), 1+rng.IntN(2))
+			case rng.IntN(4) > 0: // else one, as at the end of a task
+				groups = l.bf16Together(l.bf16Rows(T), 1, 1+rng.IntN(2))
 			}
 			rows := T
 			if l != AMX {
@@ -141,7 +141,7 @@ func TestBF16Bits(t *testing.T) {
 				product := tileProduct{w: w, a: tile, nb: nb, rows: rows, groups: groups, size: size, tiles: 1, y: got, ldy: width}
 				product.run()
 			} else {
-				l.bf16Tile(w, size, groups, rng.IntN(8192), tile, nb, rows, got)
+				l.bf16Tile(w, size, groups, rng.IntN(8192), rng.IntN(64), tile, nb, rows, got)
 			}
 			for g := range groups {
 				bf16Go(w[g*size:], plain, nb, rows, want)
@@ -154,6 +154,33 @@ func TestBF16Bits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestBF16Rounding: levels round rows of a tile to the same values, whatever the floats are.
+func TestBF16Rounding(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, l := range levels() {
+		for nb := 1; nb < 40; nb++ {
+			T, x := 1+rng.IntN(12), make([]float32, nb*bf16Block)
+			for i := range x {
+				x[i] = math.Float32frombits(rng.Uint32())
+			}
+			row, tile := rng.IntN(T), guarded[byte](t, T*nb*l.BF16Bytes(bf16Block), nb%2 == 0)
+			l.roundBF16(tile, T, row, x)
+			for i, v := range x {
+				at, want := (i/bf16Block*T+row)*bf16Block+i%bf16Block, tensor.ToBF16(v)
+				got := uint16(0)
+				if l.pairs() {
+					got = binary.LittleEndian.Uint16(tile[2*at:])
+				} else {
+					got = uint16(binary.LittleEndian.Uint32(tile[4*at:]) >> 16)
+				}
+				if got != want {
+					t.Fatalf("%v: %x of %d blocks, row %d of %d, is rounded to %x, want %x", l, math.Float32bits(v), nb, row, T, got, want)
+				}
+			}
+		}
+	}
 }
 
 // TestBF16Changes: the form of the activations follows the level, and rows that are not

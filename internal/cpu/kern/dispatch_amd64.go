@@ -610,105 +610,115 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32, 
 	}
 }
 
-func bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {
+func bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead, drift int, y *float32) {
 	switch {
 	case l.wide() && chained == false:
 		switch {
 		case T == 1 && G == 2:
-			bf16Tiled1Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled1Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 1 && G == 4:
-			bf16Tiled1Groups4AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled1Groups4AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 1 && G == 1:
-			bf16Tiled1AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled1AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 2 && G == 2:
-			bf16Tiled2Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled2Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 2 && G == 1:
-			bf16Tiled2AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 3 && G == 2:
-			bf16Tiled3Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled3Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 3 && G == 1:
-			bf16Tiled3AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled3AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 4 && G == 2:
-			bf16Tiled4Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled4Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 4 && G == 1:
-			bf16Tiled4AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled4AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 5 && G == 2:
-			bf16Tiled5Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled5Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 5 && G == 1:
-			bf16Tiled5AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled5AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 6 && G == 2:
-			bf16Tiled6Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled6Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 6 && G == 1:
-			bf16Tiled6AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled6AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 7 && G == 1:
-			bf16Tiled7AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled7AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 8 && G == 1:
-			bf16Tiled8AVX512(w, a, nb, size, ahead, y)
+			bf16Tiled8AVX512(w, a, nb, size, ahead, drift, y)
 		}
 	case l.wide() && chained == true:
 		switch {
 		case T == 1 && G == 2:
-			bf16Native1Groups2AVX512(w, a, nb, size, ahead, y)
-		case T == 1 && G == 4:
-			bf16Native1Groups4AVX512(w, a, nb, size, ahead, y)
+			bf16Native1Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 1 && G == 1:
-			bf16Native1AVX512(w, a, nb, size, ahead, y)
+			bf16Native1AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 2 && G == 2:
-			bf16Native2Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Native2Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 2 && G == 1:
-			bf16Native2AVX512(w, a, nb, size, ahead, y)
+			bf16Native2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 3 && G == 2:
-			bf16Native3Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Native3Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 3 && G == 1:
-			bf16Native3AVX512(w, a, nb, size, ahead, y)
+			bf16Native3AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 4 && G == 2:
-			bf16Native4Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Native4Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 4 && G == 1:
-			bf16Native4AVX512(w, a, nb, size, ahead, y)
+			bf16Native4AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 5 && G == 2:
-			bf16Native5Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Native5Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 5 && G == 1:
-			bf16Native5AVX512(w, a, nb, size, ahead, y)
+			bf16Native5AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 6 && G == 2:
-			bf16Native6Groups2AVX512(w, a, nb, size, ahead, y)
+			bf16Native6Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 6 && G == 1:
-			bf16Native6AVX512(w, a, nb, size, ahead, y)
+			bf16Native6AVX512(w, a, nb, size, ahead, drift, y)
+		case T == 7 && G == 2:
+			bf16Native7Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 7 && G == 1:
-			bf16Native7AVX512(w, a, nb, size, ahead, y)
+			bf16Native7AVX512(w, a, nb, size, ahead, drift, y)
+		case T == 8 && G == 2:
+			bf16Native8Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 8 && G == 1:
-			bf16Native8AVX512(w, a, nb, size, ahead, y)
+			bf16Native8AVX512(w, a, nb, size, ahead, drift, y)
+		case T == 9 && G == 2:
+			bf16Native9Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 9 && G == 1:
-			bf16Native9AVX512(w, a, nb, size, ahead, y)
+			bf16Native9AVX512(w, a, nb, size, ahead, drift, y)
+		case T == 10 && G == 2:
+			bf16Native10Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 10 && G == 1:
-			bf16Native10AVX512(w, a, nb, size, ahead, y)
+			bf16Native10AVX512(w, a, nb, size, ahead, drift, y)
+		case T == 11 && G == 2:
+			bf16Native11Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 11 && G == 1:
-			bf16Native11AVX512(w, a, nb, size, ahead, y)
+			bf16Native11AVX512(w, a, nb, size, ahead, drift, y)
+		case T == 12 && G == 2:
+			bf16Native12Groups2AVX512(w, a, nb, size, ahead, drift, y)
 		case T == 12 && G == 1:
-			bf16Native12AVX512(w, a, nb, size, ahead, y)
+			bf16Native12AVX512(w, a, nb, size, ahead, drift, y)
 		}
 	case l == AVX2 && chained == false:
 		switch {
 		case T == 1 && G == 1:
-			bf16Tiled1AVX2(w, a, nb, size, ahead, y)
+			bf16Tiled1AVX2(w, a, nb, size, ahead, drift, y)
 		case T == 2 && G == 1:
-			bf16Tiled2AVX2(w, a, nb, size, ahead, y)
+			bf16Tiled2AVX2(w, a, nb, size, ahead, drift, y)
 		case T == 3 && G == 1:
-			bf16Tiled3AVX2(w, a, nb, size, ahead, y)
+			bf16Tiled3AVX2(w, a, nb, size, ahead, drift, y)
 		}
 	case l == AVX2 && chained == true:
 		switch {
 		case T == 1 && G == 1:
-			bf16Chain1AVX2(w, a, nb, size, ahead, y)
+			bf16Chain1AVX2(w, a, nb, size, ahead, drift, y)
 		case T == 2 && G == 1:
-			bf16Chain2AVX2(w, a, nb, size, ahead, y)
+			bf16Chain2AVX2(w, a, nb, size, ahead, drift, y)
 		case T == 3 && G == 1:
-			bf16Chain3AVX2(w, a, nb, size, ahead, y)
+			bf16Chain3AVX2(w, a, nb, size, ahead, drift, y)
 		case T == 4 && G == 1:
-			bf16Chain4AVX2(w, a, nb, size, ahead, y)
+			bf16Chain4AVX2(w, a, nb, size, ahead, drift, y)
 		case T == 5 && G == 1:
-			bf16Chain5AVX2(w, a, nb, size, ahead, y)
+			bf16Chain5AVX2(w, a, nb, size, ahead, drift, y)
 		case T == 6 && G == 1:
-			bf16Chain6AVX2(w, a, nb, size, ahead, y)
+			bf16Chain6AVX2(w, a, nb, size, ahead, drift, y)
 		}
 	}
 }
@@ -858,6 +868,53 @@ func weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32
 				weighE4M34AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			}
 		}
+	}
+}
+
+func keysPairsKernel(queries int, q *byte, keys **byte, twos, blocks, stride int, y *float32, ldy int) {
+	switch queries {
+	case 1:
+		keysPairs1AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 2:
+		keysPairs2AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 3:
+		keysPairs3AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 4:
+		keysPairs4AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 5:
+		keysPairs5AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 6:
+		keysPairs6AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 7:
+		keysPairs7AVX512(q, keys, twos, blocks, stride, y, ldy)
+	case 8:
+		keysPairs8AVX512(q, keys, twos, blocks, stride, y, ldy)
+	}
+}
+
+func weighRowsKernel(heads int, acc *float32, lda int, p *float32, ldp int, rows **byte, n, columns int) {
+	switch heads {
+	case 1:
+		weighRows1AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 2:
+		weighRows2AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 3:
+		weighRows3AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 4:
+		weighRows4AVX512(acc, lda, p, ldp, rows, n, columns)
+	}
+}
+
+func weighPairsKernel(heads int, acc *float32, lda int, p *byte, ldp int, rows **byte, n, columns int) {
+	switch heads {
+	case 1:
+		weighPairs1AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 2:
+		weighPairs2AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 3:
+		weighPairs3AVX512(acc, lda, p, ldp, rows, n, columns)
+	case 4:
+		weighPairs4AVX512(acc, lda, p, ldp, rows, n, columns)
 	}
 }
 

@@ -43,7 +43,7 @@ func (m *Matrix) Fetches() []Fetch {
 		return m.halves[0].Fetches()
 	}
 	ways := m.opt.Level.Fetches()
-	if vectors := m.quantised() || (m.rounded() && !m.tiled()); !vectors || !m.opt.Level.hasOneRow(m.quantised() && m.opt.Fine) {
+	if vectors := m.quantised() || (m.rounded() && !m.tiled() && !m.inPairs()); !vectors || !m.opt.Level.hasOneRow(m.quantised() && m.opt.Fine) {
 		ways = ways[:1]
 	}
 	return ways

@@ -1474,220 +1474,250 @@ func peakInt8AVX512(n int)
 //go:noescape
 func peakF32AVX512(n int)
 
-// bf16Tiled1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 32]. It asks for weights ahead bytes further on.
+// bf16Tiled1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled1Groups4AVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64]. It asks for weights ahead bytes further on.
+// bf16Tiled1Groups4AVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 32]. It asks for weights ahead bytes further on.
+// bf16Tiled2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 32]. It asks for weights ahead bytes further on.
+// bf16Tiled3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 32]. It asks for weights ahead bytes further on.
+// bf16Tiled4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 32]. It asks for weights ahead bytes further on.
+// bf16Tiled5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 32]. It asks for weights ahead bytes further on.
+// bf16Tiled6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 32]. It asks for weights ahead bytes further on.
+// bf16Native1Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native1Groups4AVX512 multiplies 4 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 64]. It asks for weights ahead bytes further on.
+// bf16Native1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native1AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native1AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on.
+// bf16Native2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native1AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native2Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 32]. It asks for weights ahead bytes further on.
+// bf16Native2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native2AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on.
+// bf16Native3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native3Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 32]. It asks for weights ahead bytes further on.
+// bf16Native3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native3AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native3AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on.
+// bf16Native4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native3AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native4Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 32]. It asks for weights ahead bytes further on.
+// bf16Native4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native4AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on.
+// bf16Native5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native5Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 32]. It asks for weights ahead bytes further on.
+// bf16Native5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native5AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native5AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on.
+// bf16Native6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native5AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native6Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 32]. It asks for weights ahead bytes further on.
+// bf16Native6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native6AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native6AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on.
+// bf16Native7Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native6AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native7Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16]. It asks for weights ahead bytes further on.
+// bf16Native7AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 7 rows, nb blocks of 32; see bf16Go. y is [7, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native7AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native7AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16]. It asks for weights ahead bytes further on.
+// bf16Native8Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native8AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native8Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native9AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. y is [9, 16]. It asks for weights ahead bytes further on.
+// bf16Native8AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 8 rows, nb blocks of 32; see bf16Go. y is [8, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native9AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native8AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native10AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. y is [10, 16]. It asks for weights ahead bytes further on.
+// bf16Native9Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. y is [9, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native10AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native9Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native11AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. y is [11, 16]. It asks for weights ahead bytes further on.
+// bf16Native9AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 9 rows, nb blocks of 32; see bf16Go. y is [9, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native11AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native9AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Native12AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. y is [12, 16]. It asks for weights ahead bytes further on.
+// bf16Native10Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. y is [10, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Native12AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native10Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on.
+// bf16Native10AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 10 rows, nb blocks of 32; see bf16Go. y is [10, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native10AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on.
+// bf16Native11Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. y is [11, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native11Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Tiled3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on.
+// bf16Native11AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 11 rows, nb blocks of 32; see bf16Go. y is [11, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native11AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Chain1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on.
+// bf16Native12Groups2AVX512 multiplies 2 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. y is [12, 32]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native12Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Chain2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on.
+// bf16Native12AVX512 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 12 rows, nb blocks of 32; see bf16Go. y is [12, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Native12AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Chain3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Chain4AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Chain5AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on.
+// bf16Tiled3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 
-// bf16Chain6AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on.
+// bf16Chain1AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 1 rows, nb blocks of 32; see bf16Go. y is [1, 16]. It asks for weights ahead bytes further on, drift more with every block.
 //
 //go:noescape
-func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+
+// bf16Chain2AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 2 rows, nb blocks of 32; see bf16Go. y is [2, 16]. It asks for weights ahead bytes further on, drift more with every block.
+//
+//go:noescape
+func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+
+// bf16Chain3AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 3 rows, nb blocks of 32; see bf16Go. y is [3, 16]. It asks for weights ahead bytes further on, drift more with every block.
+//
+//go:noescape
+func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+
+// bf16Chain4AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 4 rows, nb blocks of 32; see bf16Go. y is [4, 16]. It asks for weights ahead bytes further on, drift more with every block.
+//
+//go:noescape
+func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+
+// bf16Chain5AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 5 rows, nb blocks of 32; see bf16Go. y is [5, 16]. It asks for weights ahead bytes further on, drift more with every block.
+//
+//go:noescape
+func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+
+// bf16Chain6AVX2 multiplies 1 groups of BF16 rows, size bytes apart, with a tile of 6 rows, nb blocks of 32; see bf16Go. y is [6, 16]. It asks for weights ahead bytes further on, drift more with every block.
+//
+//go:noescape
+func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+
+// roundPairsAVX512 rounds nb blocks of 32 floats to BF16, 64 bytes each, step bytes apart.
+//
+//go:noescape
+func roundPairsAVX512(dst *byte, x *float32, nb int, step int)
 
 // bf16TilesShortAMX adds to c, or to 0 if it is nil, the products of groups of BF16 rows, size bytes apart, with tiles of activations, step bytes apart, nb blocks of 32 of rowBytes each, and stores the sums in y; see bf16Go. Rows of c and y are ldc and ldy bytes apart.
 //
@@ -1743,6 +1773,66 @@ func weighRows3AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, b
 //
 //go:noescape
 func weighRows4AVX512(acc *float32, lda int, p *float32, ldp int, rows **byte, blocks int, columns int)
+
+// keysPairs1AVX512 multiplies groups of 16 keys of BF16, two at a time, with 1 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs1AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs2AVX512 multiplies groups of 16 keys of BF16, two at a time, with 2 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs2AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs3AVX512 multiplies groups of 16 keys of BF16, two at a time, with 3 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs3AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs4AVX512 multiplies groups of 16 keys of BF16, two at a time, with 4 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs4AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs5AVX512 multiplies groups of 16 keys of BF16, two at a time, with 5 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs5AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs6AVX512 multiplies groups of 16 keys of BF16, two at a time, with 6 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs6AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs7AVX512 multiplies groups of 16 keys of BF16, two at a time, with 7 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs7AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// keysPairs8AVX512 multiplies groups of 16 keys of BF16, two at a time, with 8 queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.
+//
+//go:noescape
+func keysPairs8AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+
+// weighPairs1AVX512 computes 1 rows of sums of pairs of rows of BF16 by pairs of weights in BF16, rows being columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighPairs1AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+
+// weighPairs2AVX512 computes 2 rows of sums of pairs of rows of BF16 by pairs of weights in BF16, rows being columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighPairs2AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+
+// weighPairs3AVX512 computes 3 rows of sums of pairs of rows of BF16 by pairs of weights in BF16, rows being columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighPairs3AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+
+// weighPairs4AVX512 computes 4 rows of sums of pairs of rows of BF16 by pairs of weights in BF16, rows being columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.
+//
+//go:noescape
+func weighPairs4AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
 
 // peakBF16AVX512 runs n times twelve multiply-adds within registers.
 //

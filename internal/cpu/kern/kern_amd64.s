@@ -46087,19 +46087,20 @@ loop:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled1Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled1Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), SI
+	MOVQ    y+48(FP), SI
 	MOVQ    ahead+32(FP), DI
+	MOVQ    drift+40(FP), R8
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
-	MOVQ    AX, R8
-	ADDQ    BX, R8
+	MOVQ    AX, R9
+	ADDQ    BX, R9
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 
@@ -46204,109 +46205,110 @@ block:
 	VFMADD231PS.BCST 124(CX), Z2, Z4
 	VADDPS           Z4, Z3, Z3
 	VADDPS           Z3, Z0, Z0
-	PREFETCHT0       (R8)(DI*1)
-	VPSLLD           $0x10, (R8), Z2
+	PREFETCHT0       (R9)(DI*1)
+	VPSLLD           $0x10, (R9), Z2
 	VXORPS           Z3, Z3, Z3
 	VFMADD231PS.BCST (CX), Z2, Z3
-	VMOVUPS          (R8), Z2
+	VMOVUPS          (R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VXORPS           Z4, Z4, Z4
 	VFMADD231PS.BCST 4(CX), Z2, Z4
-	PREFETCHT0       64(R8)(DI*1)
-	VPSLLD           $0x10, 64(R8), Z2
+	PREFETCHT0       64(R9)(DI*1)
+	VPSLLD           $0x10, 64(R9), Z2
 	VFMADD231PS.BCST 8(CX), Z2, Z3
-	VMOVUPS          64(R8), Z2
+	VMOVUPS          64(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 12(CX), Z2, Z4
-	PREFETCHT0       128(R8)(DI*1)
-	VPSLLD           $0x10, 128(R8), Z2
+	PREFETCHT0       128(R9)(DI*1)
+	VPSLLD           $0x10, 128(R9), Z2
 	VFMADD231PS.BCST 16(CX), Z2, Z3
-	VMOVUPS          128(R8), Z2
+	VMOVUPS          128(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 20(CX), Z2, Z4
-	PREFETCHT0       192(R8)(DI*1)
-	VPSLLD           $0x10, 192(R8), Z2
+	PREFETCHT0       192(R9)(DI*1)
+	VPSLLD           $0x10, 192(R9), Z2
 	VFMADD231PS.BCST 24(CX), Z2, Z3
-	VMOVUPS          192(R8), Z2
+	VMOVUPS          192(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 28(CX), Z2, Z4
-	PREFETCHT0       256(R8)(DI*1)
-	VPSLLD           $0x10, 256(R8), Z2
+	PREFETCHT0       256(R9)(DI*1)
+	VPSLLD           $0x10, 256(R9), Z2
 	VFMADD231PS.BCST 32(CX), Z2, Z3
-	VMOVUPS          256(R8), Z2
+	VMOVUPS          256(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 36(CX), Z2, Z4
-	PREFETCHT0       320(R8)(DI*1)
-	VPSLLD           $0x10, 320(R8), Z2
+	PREFETCHT0       320(R9)(DI*1)
+	VPSLLD           $0x10, 320(R9), Z2
 	VFMADD231PS.BCST 40(CX), Z2, Z3
-	VMOVUPS          320(R8), Z2
+	VMOVUPS          320(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 44(CX), Z2, Z4
-	PREFETCHT0       384(R8)(DI*1)
-	VPSLLD           $0x10, 384(R8), Z2
+	PREFETCHT0       384(R9)(DI*1)
+	VPSLLD           $0x10, 384(R9), Z2
 	VFMADD231PS.BCST 48(CX), Z2, Z3
-	VMOVUPS          384(R8), Z2
+	VMOVUPS          384(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 52(CX), Z2, Z4
-	PREFETCHT0       448(R8)(DI*1)
-	VPSLLD           $0x10, 448(R8), Z2
+	PREFETCHT0       448(R9)(DI*1)
+	VPSLLD           $0x10, 448(R9), Z2
 	VFMADD231PS.BCST 56(CX), Z2, Z3
-	VMOVUPS          448(R8), Z2
+	VMOVUPS          448(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 60(CX), Z2, Z4
-	PREFETCHT0       512(R8)(DI*1)
-	VPSLLD           $0x10, 512(R8), Z2
+	PREFETCHT0       512(R9)(DI*1)
+	VPSLLD           $0x10, 512(R9), Z2
 	VFMADD231PS.BCST 64(CX), Z2, Z3
-	VMOVUPS          512(R8), Z2
+	VMOVUPS          512(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 68(CX), Z2, Z4
-	PREFETCHT0       576(R8)(DI*1)
-	VPSLLD           $0x10, 576(R8), Z2
+	PREFETCHT0       576(R9)(DI*1)
+	VPSLLD           $0x10, 576(R9), Z2
 	VFMADD231PS.BCST 72(CX), Z2, Z3
-	VMOVUPS          576(R8), Z2
+	VMOVUPS          576(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 76(CX), Z2, Z4
-	PREFETCHT0       640(R8)(DI*1)
-	VPSLLD           $0x10, 640(R8), Z2
+	PREFETCHT0       640(R9)(DI*1)
+	VPSLLD           $0x10, 640(R9), Z2
 	VFMADD231PS.BCST 80(CX), Z2, Z3
-	VMOVUPS          640(R8), Z2
+	VMOVUPS          640(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 84(CX), Z2, Z4
-	PREFETCHT0       704(R8)(DI*1)
-	VPSLLD           $0x10, 704(R8), Z2
+	PREFETCHT0       704(R9)(DI*1)
+	VPSLLD           $0x10, 704(R9), Z2
 	VFMADD231PS.BCST 88(CX), Z2, Z3
-	VMOVUPS          704(R8), Z2
+	VMOVUPS          704(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 92(CX), Z2, Z4
-	PREFETCHT0       768(R8)(DI*1)
-	VPSLLD           $0x10, 768(R8), Z2
+	PREFETCHT0       768(R9)(DI*1)
+	VPSLLD           $0x10, 768(R9), Z2
 	VFMADD231PS.BCST 96(CX), Z2, Z3
-	VMOVUPS          768(R8), Z2
+	VMOVUPS          768(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 100(CX), Z2, Z4
-	PREFETCHT0       832(R8)(DI*1)
-	VPSLLD           $0x10, 832(R8), Z2
+	PREFETCHT0       832(R9)(DI*1)
+	VPSLLD           $0x10, 832(R9), Z2
 	VFMADD231PS.BCST 104(CX), Z2, Z3
-	VMOVUPS          832(R8), Z2
+	VMOVUPS          832(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 108(CX), Z2, Z4
-	PREFETCHT0       896(R8)(DI*1)
-	VPSLLD           $0x10, 896(R8), Z2
+	PREFETCHT0       896(R9)(DI*1)
+	VPSLLD           $0x10, 896(R9), Z2
 	VFMADD231PS.BCST 112(CX), Z2, Z3
-	VMOVUPS          896(R8), Z2
+	VMOVUPS          896(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 116(CX), Z2, Z4
-	PREFETCHT0       960(R8)(DI*1)
-	VPSLLD           $0x10, 960(R8), Z2
+	PREFETCHT0       960(R9)(DI*1)
+	VPSLLD           $0x10, 960(R9), Z2
 	VFMADD231PS.BCST 120(CX), Z2, Z3
-	VMOVUPS          960(R8), Z2
+	VMOVUPS          960(R9), Z2
 	VPANDD           highHalf<>+0(SB), Z2, Z2
 	VFMADD231PS.BCST 124(CX), Z2, Z4
 	VADDPS           Z4, Z3, Z3
 	VADDPS           Z3, Z1, Z1
 	ADDQ             $0x00000400, AX
-	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000400, R9
 	ADDQ             $0x00000080, CX
+	ADDQ             R8, DI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -46315,23 +46317,24 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled1Groups4AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled1Groups4AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), SI
+	MOVQ    y+48(FP), SI
 	MOVQ    ahead+32(FP), DI
+	MOVQ    drift+40(FP), R8
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
-	MOVQ    AX, R8
-	ADDQ    BX, R8
-	MOVQ    R8, R9
+	MOVQ    AX, R9
 	ADDQ    BX, R9
 	MOVQ    R9, R10
 	ADDQ    BX, R10
+	MOVQ    R10, R11
+	ADDQ    BX, R11
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
@@ -46438,106 +46441,6 @@ block:
 	VFMADD231PS.BCST 124(CX), Z4, Z6
 	VADDPS           Z6, Z5, Z5
 	VADDPS           Z5, Z0, Z0
-	PREFETCHT0       (R8)(DI*1)
-	VPSLLD           $0x10, (R8), Z4
-	VXORPS           Z5, Z5, Z5
-	VFMADD231PS.BCST (CX), Z4, Z5
-	VMOVUPS          (R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VXORPS           Z6, Z6, Z6
-	VFMADD231PS.BCST 4(CX), Z4, Z6
-	PREFETCHT0       64(R8)(DI*1)
-	VPSLLD           $0x10, 64(R8), Z4
-	VFMADD231PS.BCST 8(CX), Z4, Z5
-	VMOVUPS          64(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 12(CX), Z4, Z6
-	PREFETCHT0       128(R8)(DI*1)
-	VPSLLD           $0x10, 128(R8), Z4
-	VFMADD231PS.BCST 16(CX), Z4, Z5
-	VMOVUPS          128(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 20(CX), Z4, Z6
-	PREFETCHT0       192(R8)(DI*1)
-	VPSLLD           $0x10, 192(R8), Z4
-	VFMADD231PS.BCST 24(CX), Z4, Z5
-	VMOVUPS          192(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 28(CX), Z4, Z6
-	PREFETCHT0       256(R8)(DI*1)
-	VPSLLD           $0x10, 256(R8), Z4
-	VFMADD231PS.BCST 32(CX), Z4, Z5
-	VMOVUPS          256(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 36(CX), Z4, Z6
-	PREFETCHT0       320(R8)(DI*1)
-	VPSLLD           $0x10, 320(R8), Z4
-	VFMADD231PS.BCST 40(CX), Z4, Z5
-	VMOVUPS          320(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 44(CX), Z4, Z6
-	PREFETCHT0       384(R8)(DI*1)
-	VPSLLD           $0x10, 384(R8), Z4
-	VFMADD231PS.BCST 48(CX), Z4, Z5
-	VMOVUPS          384(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 52(CX), Z4, Z6
-	PREFETCHT0       448(R8)(DI*1)
-	VPSLLD           $0x10, 448(R8), Z4
-	VFMADD231PS.BCST 56(CX), Z4, Z5
-	VMOVUPS          448(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 60(CX), Z4, Z6
-	PREFETCHT0       512(R8)(DI*1)
-	VPSLLD           $0x10, 512(R8), Z4
-	VFMADD231PS.BCST 64(CX), Z4, Z5
-	VMOVUPS          512(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 68(CX), Z4, Z6
-	PREFETCHT0       576(R8)(DI*1)
-	VPSLLD           $0x10, 576(R8), Z4
-	VFMADD231PS.BCST 72(CX), Z4, Z5
-	VMOVUPS          576(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 76(CX), Z4, Z6
-	PREFETCHT0       640(R8)(DI*1)
-	VPSLLD           $0x10, 640(R8), Z4
-	VFMADD231PS.BCST 80(CX), Z4, Z5
-	VMOVUPS          640(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 84(CX), Z4, Z6
-	PREFETCHT0       704(R8)(DI*1)
-	VPSLLD           $0x10, 704(R8), Z4
-	VFMADD231PS.BCST 88(CX), Z4, Z5
-	VMOVUPS          704(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 92(CX), Z4, Z6
-	PREFETCHT0       768(R8)(DI*1)
-	VPSLLD           $0x10, 768(R8), Z4
-	VFMADD231PS.BCST 96(CX), Z4, Z5
-	VMOVUPS          768(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 100(CX), Z4, Z6
-	PREFETCHT0       832(R8)(DI*1)
-	VPSLLD           $0x10, 832(R8), Z4
-	VFMADD231PS.BCST 104(CX), Z4, Z5
-	VMOVUPS          832(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 108(CX), Z4, Z6
-	PREFETCHT0       896(R8)(DI*1)
-	VPSLLD           $0x10, 896(R8), Z4
-	VFMADD231PS.BCST 112(CX), Z4, Z5
-	VMOVUPS          896(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 116(CX), Z4, Z6
-	PREFETCHT0       960(R8)(DI*1)
-	VPSLLD           $0x10, 960(R8), Z4
-	VFMADD231PS.BCST 120(CX), Z4, Z5
-	VMOVUPS          960(R8), Z4
-	VPANDD           highHalf<>+0(SB), Z4, Z4
-	VFMADD231PS.BCST 124(CX), Z4, Z6
-	VADDPS           Z6, Z5, Z5
-	VADDPS           Z5, Z1, Z1
 	PREFETCHT0       (R9)(DI*1)
 	VPSLLD           $0x10, (R9), Z4
 	VXORPS           Z5, Z5, Z5
@@ -46637,7 +46540,7 @@ block:
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 124(CX), Z4, Z6
 	VADDPS           Z6, Z5, Z5
-	VADDPS           Z5, Z2, Z2
+	VADDPS           Z5, Z1, Z1
 	PREFETCHT0       (R10)(DI*1)
 	VPSLLD           $0x10, (R10), Z4
 	VXORPS           Z5, Z5, Z5
@@ -46737,12 +46640,113 @@ block:
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 124(CX), Z4, Z6
 	VADDPS           Z6, Z5, Z5
+	VADDPS           Z5, Z2, Z2
+	PREFETCHT0       (R11)(DI*1)
+	VPSLLD           $0x10, (R11), Z4
+	VXORPS           Z5, Z5, Z5
+	VFMADD231PS.BCST (CX), Z4, Z5
+	VMOVUPS          (R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VXORPS           Z6, Z6, Z6
+	VFMADD231PS.BCST 4(CX), Z4, Z6
+	PREFETCHT0       64(R11)(DI*1)
+	VPSLLD           $0x10, 64(R11), Z4
+	VFMADD231PS.BCST 8(CX), Z4, Z5
+	VMOVUPS          64(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 12(CX), Z4, Z6
+	PREFETCHT0       128(R11)(DI*1)
+	VPSLLD           $0x10, 128(R11), Z4
+	VFMADD231PS.BCST 16(CX), Z4, Z5
+	VMOVUPS          128(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 20(CX), Z4, Z6
+	PREFETCHT0       192(R11)(DI*1)
+	VPSLLD           $0x10, 192(R11), Z4
+	VFMADD231PS.BCST 24(CX), Z4, Z5
+	VMOVUPS          192(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 28(CX), Z4, Z6
+	PREFETCHT0       256(R11)(DI*1)
+	VPSLLD           $0x10, 256(R11), Z4
+	VFMADD231PS.BCST 32(CX), Z4, Z5
+	VMOVUPS          256(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 36(CX), Z4, Z6
+	PREFETCHT0       320(R11)(DI*1)
+	VPSLLD           $0x10, 320(R11), Z4
+	VFMADD231PS.BCST 40(CX), Z4, Z5
+	VMOVUPS          320(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 44(CX), Z4, Z6
+	PREFETCHT0       384(R11)(DI*1)
+	VPSLLD           $0x10, 384(R11), Z4
+	VFMADD231PS.BCST 48(CX), Z4, Z5
+	VMOVUPS          384(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 52(CX), Z4, Z6
+	PREFETCHT0       448(R11)(DI*1)
+	VPSLLD           $0x10, 448(R11), Z4
+	VFMADD231PS.BCST 56(CX), Z4, Z5
+	VMOVUPS          448(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 60(CX), Z4, Z6
+	PREFETCHT0       512(R11)(DI*1)
+	VPSLLD           $0x10, 512(R11), Z4
+	VFMADD231PS.BCST 64(CX), Z4, Z5
+	VMOVUPS          512(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 68(CX), Z4, Z6
+	PREFETCHT0       576(R11)(DI*1)
+	VPSLLD           $0x10, 576(R11), Z4
+	VFMADD231PS.BCST 72(CX), Z4, Z5
+	VMOVUPS          576(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 76(CX), Z4, Z6
+	PREFETCHT0       640(R11)(DI*1)
+	VPSLLD           $0x10, 640(R11), Z4
+	VFMADD231PS.BCST 80(CX), Z4, Z5
+	VMOVUPS          640(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 84(CX), Z4, Z6
+	PREFETCHT0       704(R11)(DI*1)
+	VPSLLD           $0x10, 704(R11), Z4
+	VFMADD231PS.BCST 88(CX), Z4, Z5
+	VMOVUPS          704(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 92(CX), Z4, Z6
+	PREFETCHT0       768(R11)(DI*1)
+	VPSLLD           $0x10, 768(R11), Z4
+	VFMADD231PS.BCST 96(CX), Z4, Z5
+	VMOVUPS          768(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 100(CX), Z4, Z6
+	PREFETCHT0       832(R11)(DI*1)
+	VPSLLD           $0x10, 832(R11), Z4
+	VFMADD231PS.BCST 104(CX), Z4, Z5
+	VMOVUPS          832(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 108(CX), Z4, Z6
+	PREFETCHT0       896(R11)(DI*1)
+	VPSLLD           $0x10, 896(R11), Z4
+	VFMADD231PS.BCST 112(CX), Z4, Z5
+	VMOVUPS          896(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 116(CX), Z4, Z6
+	PREFETCHT0       960(R11)(DI*1)
+	VPSLLD           $0x10, 960(R11), Z4
+	VFMADD231PS.BCST 120(CX), Z4, Z5
+	VMOVUPS          960(R11), Z4
+	VPANDD           highHalf<>+0(SB), Z4, Z4
+	VFMADD231PS.BCST 124(CX), Z4, Z6
+	VADDPS           Z6, Z5, Z5
 	VADDPS           Z5, Z3, Z3
 	ADDQ             $0x00000400, AX
-	ADDQ             $0x00000400, R8
 	ADDQ             $0x00000400, R9
 	ADDQ             $0x00000400, R10
+	ADDQ             $0x00000400, R11
 	ADDQ             $0x00000080, CX
+	ADDQ             R8, DI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -46753,15 +46757,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled1AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled1AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled1AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -46869,6 +46874,7 @@ block:
 	VADDPS           Z2, Z0, Z0
 	ADDQ             $0x00000400, AX
 	ADDQ             $0x00000080, CX
+	ADDQ             DI, SI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -46876,19 +46882,20 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled2Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled2Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), SI
+	MOVQ    y+48(FP), SI
 	MOVQ    ahead+32(FP), DI
+	MOVQ    drift+40(FP), R8
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
-	MOVQ    AX, R8
-	ADDQ    BX, R8
+	MOVQ    AX, R9
+	ADDQ    BX, R9
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
@@ -47031,135 +47038,135 @@ block:
 	VADDPS           Z5, Z0, Z0
 	VADDPS           Z8, Z6, Z6
 	VADDPS           Z6, Z2, Z2
-	PREFETCHT0       (R8)(DI*1)
-	VPSLLD           $0x10, (R8), Z4
+	PREFETCHT0       (R9)(DI*1)
+	VPSLLD           $0x10, (R9), Z4
 	VXORPS           Z5, Z5, Z5
 	VFMADD231PS.BCST (CX), Z4, Z5
 	VXORPS           Z6, Z6, Z6
 	VFMADD231PS.BCST 128(CX), Z4, Z6
-	VMOVUPS          (R8), Z4
+	VMOVUPS          (R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VXORPS           Z7, Z7, Z7
 	VFMADD231PS.BCST 4(CX), Z4, Z7
 	VXORPS           Z8, Z8, Z8
 	VFMADD231PS.BCST 132(CX), Z4, Z8
-	PREFETCHT0       64(R8)(DI*1)
-	VPSLLD           $0x10, 64(R8), Z4
+	PREFETCHT0       64(R9)(DI*1)
+	VPSLLD           $0x10, 64(R9), Z4
 	VFMADD231PS.BCST 8(CX), Z4, Z5
 	VFMADD231PS.BCST 136(CX), Z4, Z6
-	VMOVUPS          64(R8), Z4
+	VMOVUPS          64(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 12(CX), Z4, Z7
 	VFMADD231PS.BCST 140(CX), Z4, Z8
-	PREFETCHT0       128(R8)(DI*1)
-	VPSLLD           $0x10, 128(R8), Z4
+	PREFETCHT0       128(R9)(DI*1)
+	VPSLLD           $0x10, 128(R9), Z4
 	VFMADD231PS.BCST 16(CX), Z4, Z5
 	VFMADD231PS.BCST 144(CX), Z4, Z6
-	VMOVUPS          128(R8), Z4
+	VMOVUPS          128(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 20(CX), Z4, Z7
 	VFMADD231PS.BCST 148(CX), Z4, Z8
-	PREFETCHT0       192(R8)(DI*1)
-	VPSLLD           $0x10, 192(R8), Z4
+	PREFETCHT0       192(R9)(DI*1)
+	VPSLLD           $0x10, 192(R9), Z4
 	VFMADD231PS.BCST 24(CX), Z4, Z5
 	VFMADD231PS.BCST 152(CX), Z4, Z6
-	VMOVUPS          192(R8), Z4
+	VMOVUPS          192(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 28(CX), Z4, Z7
 	VFMADD231PS.BCST 156(CX), Z4, Z8
-	PREFETCHT0       256(R8)(DI*1)
-	VPSLLD           $0x10, 256(R8), Z4
+	PREFETCHT0       256(R9)(DI*1)
+	VPSLLD           $0x10, 256(R9), Z4
 	VFMADD231PS.BCST 32(CX), Z4, Z5
 	VFMADD231PS.BCST 160(CX), Z4, Z6
-	VMOVUPS          256(R8), Z4
+	VMOVUPS          256(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 36(CX), Z4, Z7
 	VFMADD231PS.BCST 164(CX), Z4, Z8
-	PREFETCHT0       320(R8)(DI*1)
-	VPSLLD           $0x10, 320(R8), Z4
+	PREFETCHT0       320(R9)(DI*1)
+	VPSLLD           $0x10, 320(R9), Z4
 	VFMADD231PS.BCST 40(CX), Z4, Z5
 	VFMADD231PS.BCST 168(CX), Z4, Z6
-	VMOVUPS          320(R8), Z4
+	VMOVUPS          320(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 44(CX), Z4, Z7
 	VFMADD231PS.BCST 172(CX), Z4, Z8
-	PREFETCHT0       384(R8)(DI*1)
-	VPSLLD           $0x10, 384(R8), Z4
+	PREFETCHT0       384(R9)(DI*1)
+	VPSLLD           $0x10, 384(R9), Z4
 	VFMADD231PS.BCST 48(CX), Z4, Z5
 	VFMADD231PS.BCST 176(CX), Z4, Z6
-	VMOVUPS          384(R8), Z4
+	VMOVUPS          384(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 52(CX), Z4, Z7
 	VFMADD231PS.BCST 180(CX), Z4, Z8
-	PREFETCHT0       448(R8)(DI*1)
-	VPSLLD           $0x10, 448(R8), Z4
+	PREFETCHT0       448(R9)(DI*1)
+	VPSLLD           $0x10, 448(R9), Z4
 	VFMADD231PS.BCST 56(CX), Z4, Z5
 	VFMADD231PS.BCST 184(CX), Z4, Z6
-	VMOVUPS          448(R8), Z4
+	VMOVUPS          448(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 60(CX), Z4, Z7
 	VFMADD231PS.BCST 188(CX), Z4, Z8
-	PREFETCHT0       512(R8)(DI*1)
-	VPSLLD           $0x10, 512(R8), Z4
+	PREFETCHT0       512(R9)(DI*1)
+	VPSLLD           $0x10, 512(R9), Z4
 	VFMADD231PS.BCST 64(CX), Z4, Z5
 	VFMADD231PS.BCST 192(CX), Z4, Z6
-	VMOVUPS          512(R8), Z4
+	VMOVUPS          512(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 68(CX), Z4, Z7
 	VFMADD231PS.BCST 196(CX), Z4, Z8
-	PREFETCHT0       576(R8)(DI*1)
-	VPSLLD           $0x10, 576(R8), Z4
+	PREFETCHT0       576(R9)(DI*1)
+	VPSLLD           $0x10, 576(R9), Z4
 	VFMADD231PS.BCST 72(CX), Z4, Z5
 	VFMADD231PS.BCST 200(CX), Z4, Z6
-	VMOVUPS          576(R8), Z4
+	VMOVUPS          576(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 76(CX), Z4, Z7
 	VFMADD231PS.BCST 204(CX), Z4, Z8
-	PREFETCHT0       640(R8)(DI*1)
-	VPSLLD           $0x10, 640(R8), Z4
+	PREFETCHT0       640(R9)(DI*1)
+	VPSLLD           $0x10, 640(R9), Z4
 	VFMADD231PS.BCST 80(CX), Z4, Z5
 	VFMADD231PS.BCST 208(CX), Z4, Z6
-	VMOVUPS          640(R8), Z4
+	VMOVUPS          640(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 84(CX), Z4, Z7
 	VFMADD231PS.BCST 212(CX), Z4, Z8
-	PREFETCHT0       704(R8)(DI*1)
-	VPSLLD           $0x10, 704(R8), Z4
+	PREFETCHT0       704(R9)(DI*1)
+	VPSLLD           $0x10, 704(R9), Z4
 	VFMADD231PS.BCST 88(CX), Z4, Z5
 	VFMADD231PS.BCST 216(CX), Z4, Z6
-	VMOVUPS          704(R8), Z4
+	VMOVUPS          704(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 92(CX), Z4, Z7
 	VFMADD231PS.BCST 220(CX), Z4, Z8
-	PREFETCHT0       768(R8)(DI*1)
-	VPSLLD           $0x10, 768(R8), Z4
+	PREFETCHT0       768(R9)(DI*1)
+	VPSLLD           $0x10, 768(R9), Z4
 	VFMADD231PS.BCST 96(CX), Z4, Z5
 	VFMADD231PS.BCST 224(CX), Z4, Z6
-	VMOVUPS          768(R8), Z4
+	VMOVUPS          768(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 100(CX), Z4, Z7
 	VFMADD231PS.BCST 228(CX), Z4, Z8
-	PREFETCHT0       832(R8)(DI*1)
-	VPSLLD           $0x10, 832(R8), Z4
+	PREFETCHT0       832(R9)(DI*1)
+	VPSLLD           $0x10, 832(R9), Z4
 	VFMADD231PS.BCST 104(CX), Z4, Z5
 	VFMADD231PS.BCST 232(CX), Z4, Z6
-	VMOVUPS          832(R8), Z4
+	VMOVUPS          832(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 108(CX), Z4, Z7
 	VFMADD231PS.BCST 236(CX), Z4, Z8
-	PREFETCHT0       896(R8)(DI*1)
-	VPSLLD           $0x10, 896(R8), Z4
+	PREFETCHT0       896(R9)(DI*1)
+	VPSLLD           $0x10, 896(R9), Z4
 	VFMADD231PS.BCST 112(CX), Z4, Z5
 	VFMADD231PS.BCST 240(CX), Z4, Z6
-	VMOVUPS          896(R8), Z4
+	VMOVUPS          896(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 116(CX), Z4, Z7
 	VFMADD231PS.BCST 244(CX), Z4, Z8
-	PREFETCHT0       960(R8)(DI*1)
-	VPSLLD           $0x10, 960(R8), Z4
+	PREFETCHT0       960(R9)(DI*1)
+	VPSLLD           $0x10, 960(R9), Z4
 	VFMADD231PS.BCST 120(CX), Z4, Z5
 	VFMADD231PS.BCST 248(CX), Z4, Z6
-	VMOVUPS          960(R8), Z4
+	VMOVUPS          960(R9), Z4
 	VPANDD           highHalf<>+0(SB), Z4, Z4
 	VFMADD231PS.BCST 124(CX), Z4, Z7
 	VFMADD231PS.BCST 252(CX), Z4, Z8
@@ -47168,8 +47175,9 @@ block:
 	VADDPS           Z8, Z6, Z6
 	VADDPS           Z6, Z3, Z3
 	ADDQ             $0x00000400, AX
-	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000400, R9
 	ADDQ             $0x00000100, CX
+	ADDQ             R8, DI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -47180,15 +47188,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled2AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -47333,6 +47342,7 @@ block:
 	VADDPS           Z4, Z1, Z1
 	ADDQ             $0x00000400, AX
 	ADDQ             $0x00000100, CX
+	ADDQ             DI, SI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -47341,19 +47351,20 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled3Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled3Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), SI
+	MOVQ    y+48(FP), SI
 	MOVQ    ahead+32(FP), DI
+	MOVQ    drift+40(FP), R8
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
-	MOVQ    AX, R8
-	ADDQ    BX, R8
+	MOVQ    AX, R9
+	ADDQ    BX, R9
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
@@ -47534,15 +47545,15 @@ block:
 	VADDPS           Z8, Z2, Z2
 	VADDPS           Z12, Z9, Z9
 	VADDPS           Z9, Z4, Z4
-	PREFETCHT0       (R8)(DI*1)
-	VPSLLD           $0x10, (R8), Z6
+	PREFETCHT0       (R9)(DI*1)
+	VPSLLD           $0x10, (R9), Z6
 	VXORPS           Z7, Z7, Z7
 	VFMADD231PS.BCST (CX), Z6, Z7
 	VXORPS           Z8, Z8, Z8
 	VFMADD231PS.BCST 128(CX), Z6, Z8
 	VXORPS           Z9, Z9, Z9
 	VFMADD231PS.BCST 256(CX), Z6, Z9
-	VMOVUPS          (R8), Z6
+	VMOVUPS          (R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VXORPS           Z10, Z10, Z10
 	VFMADD231PS.BCST 4(CX), Z6, Z10
@@ -47550,152 +47561,152 @@ block:
 	VFMADD231PS.BCST 132(CX), Z6, Z11
 	VXORPS           Z12, Z12, Z12
 	VFMADD231PS.BCST 260(CX), Z6, Z12
-	PREFETCHT0       64(R8)(DI*1)
-	VPSLLD           $0x10, 64(R8), Z6
+	PREFETCHT0       64(R9)(DI*1)
+	VPSLLD           $0x10, 64(R9), Z6
 	VFMADD231PS.BCST 8(CX), Z6, Z7
 	VFMADD231PS.BCST 136(CX), Z6, Z8
 	VFMADD231PS.BCST 264(CX), Z6, Z9
-	VMOVUPS          64(R8), Z6
+	VMOVUPS          64(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 12(CX), Z6, Z10
 	VFMADD231PS.BCST 140(CX), Z6, Z11
 	VFMADD231PS.BCST 268(CX), Z6, Z12
-	PREFETCHT0       128(R8)(DI*1)
-	VPSLLD           $0x10, 128(R8), Z6
+	PREFETCHT0       128(R9)(DI*1)
+	VPSLLD           $0x10, 128(R9), Z6
 	VFMADD231PS.BCST 16(CX), Z6, Z7
 	VFMADD231PS.BCST 144(CX), Z6, Z8
 	VFMADD231PS.BCST 272(CX), Z6, Z9
-	VMOVUPS          128(R8), Z6
+	VMOVUPS          128(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 20(CX), Z6, Z10
 	VFMADD231PS.BCST 148(CX), Z6, Z11
 	VFMADD231PS.BCST 276(CX), Z6, Z12
-	PREFETCHT0       192(R8)(DI*1)
-	VPSLLD           $0x10, 192(R8), Z6
+	PREFETCHT0       192(R9)(DI*1)
+	VPSLLD           $0x10, 192(R9), Z6
 	VFMADD231PS.BCST 24(CX), Z6, Z7
 	VFMADD231PS.BCST 152(CX), Z6, Z8
 	VFMADD231PS.BCST 280(CX), Z6, Z9
-	VMOVUPS          192(R8), Z6
+	VMOVUPS          192(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 28(CX), Z6, Z10
 	VFMADD231PS.BCST 156(CX), Z6, Z11
 	VFMADD231PS.BCST 284(CX), Z6, Z12
-	PREFETCHT0       256(R8)(DI*1)
-	VPSLLD           $0x10, 256(R8), Z6
+	PREFETCHT0       256(R9)(DI*1)
+	VPSLLD           $0x10, 256(R9), Z6
 	VFMADD231PS.BCST 32(CX), Z6, Z7
 	VFMADD231PS.BCST 160(CX), Z6, Z8
 	VFMADD231PS.BCST 288(CX), Z6, Z9
-	VMOVUPS          256(R8), Z6
+	VMOVUPS          256(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 36(CX), Z6, Z10
 	VFMADD231PS.BCST 164(CX), Z6, Z11
 	VFMADD231PS.BCST 292(CX), Z6, Z12
-	PREFETCHT0       320(R8)(DI*1)
-	VPSLLD           $0x10, 320(R8), Z6
+	PREFETCHT0       320(R9)(DI*1)
+	VPSLLD           $0x10, 320(R9), Z6
 	VFMADD231PS.BCST 40(CX), Z6, Z7
 	VFMADD231PS.BCST 168(CX), Z6, Z8
 	VFMADD231PS.BCST 296(CX), Z6, Z9
-	VMOVUPS          320(R8), Z6
+	VMOVUPS          320(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 44(CX), Z6, Z10
 	VFMADD231PS.BCST 172(CX), Z6, Z11
 	VFMADD231PS.BCST 300(CX), Z6, Z12
-	PREFETCHT0       384(R8)(DI*1)
-	VPSLLD           $0x10, 384(R8), Z6
+	PREFETCHT0       384(R9)(DI*1)
+	VPSLLD           $0x10, 384(R9), Z6
 	VFMADD231PS.BCST 48(CX), Z6, Z7
 	VFMADD231PS.BCST 176(CX), Z6, Z8
 	VFMADD231PS.BCST 304(CX), Z6, Z9
-	VMOVUPS          384(R8), Z6
+	VMOVUPS          384(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 52(CX), Z6, Z10
 	VFMADD231PS.BCST 180(CX), Z6, Z11
 	VFMADD231PS.BCST 308(CX), Z6, Z12
-	PREFETCHT0       448(R8)(DI*1)
-	VPSLLD           $0x10, 448(R8), Z6
+	PREFETCHT0       448(R9)(DI*1)
+	VPSLLD           $0x10, 448(R9), Z6
 	VFMADD231PS.BCST 56(CX), Z6, Z7
 	VFMADD231PS.BCST 184(CX), Z6, Z8
 	VFMADD231PS.BCST 312(CX), Z6, Z9
-	VMOVUPS          448(R8), Z6
+	VMOVUPS          448(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 60(CX), Z6, Z10
 	VFMADD231PS.BCST 188(CX), Z6, Z11
 	VFMADD231PS.BCST 316(CX), Z6, Z12
-	PREFETCHT0       512(R8)(DI*1)
-	VPSLLD           $0x10, 512(R8), Z6
+	PREFETCHT0       512(R9)(DI*1)
+	VPSLLD           $0x10, 512(R9), Z6
 	VFMADD231PS.BCST 64(CX), Z6, Z7
 	VFMADD231PS.BCST 192(CX), Z6, Z8
 	VFMADD231PS.BCST 320(CX), Z6, Z9
-	VMOVUPS          512(R8), Z6
+	VMOVUPS          512(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 68(CX), Z6, Z10
 	VFMADD231PS.BCST 196(CX), Z6, Z11
 	VFMADD231PS.BCST 324(CX), Z6, Z12
-	PREFETCHT0       576(R8)(DI*1)
-	VPSLLD           $0x10, 576(R8), Z6
+	PREFETCHT0       576(R9)(DI*1)
+	VPSLLD           $0x10, 576(R9), Z6
 	VFMADD231PS.BCST 72(CX), Z6, Z7
 	VFMADD231PS.BCST 200(CX), Z6, Z8
 	VFMADD231PS.BCST 328(CX), Z6, Z9
-	VMOVUPS          576(R8), Z6
+	VMOVUPS          576(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 76(CX), Z6, Z10
 	VFMADD231PS.BCST 204(CX), Z6, Z11
 	VFMADD231PS.BCST 332(CX), Z6, Z12
-	PREFETCHT0       640(R8)(DI*1)
-	VPSLLD           $0x10, 640(R8), Z6
+	PREFETCHT0       640(R9)(DI*1)
+	VPSLLD           $0x10, 640(R9), Z6
 	VFMADD231PS.BCST 80(CX), Z6, Z7
 	VFMADD231PS.BCST 208(CX), Z6, Z8
 	VFMADD231PS.BCST 336(CX), Z6, Z9
-	VMOVUPS          640(R8), Z6
+	VMOVUPS          640(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 84(CX), Z6, Z10
 	VFMADD231PS.BCST 212(CX), Z6, Z11
 	VFMADD231PS.BCST 340(CX), Z6, Z12
-	PREFETCHT0       704(R8)(DI*1)
-	VPSLLD           $0x10, 704(R8), Z6
+	PREFETCHT0       704(R9)(DI*1)
+	VPSLLD           $0x10, 704(R9), Z6
 	VFMADD231PS.BCST 88(CX), Z6, Z7
 	VFMADD231PS.BCST 216(CX), Z6, Z8
 	VFMADD231PS.BCST 344(CX), Z6, Z9
-	VMOVUPS          704(R8), Z6
+	VMOVUPS          704(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 92(CX), Z6, Z10
 	VFMADD231PS.BCST 220(CX), Z6, Z11
 	VFMADD231PS.BCST 348(CX), Z6, Z12
-	PREFETCHT0       768(R8)(DI*1)
-	VPSLLD           $0x10, 768(R8), Z6
+	PREFETCHT0       768(R9)(DI*1)
+	VPSLLD           $0x10, 768(R9), Z6
 	VFMADD231PS.BCST 96(CX), Z6, Z7
 	VFMADD231PS.BCST 224(CX), Z6, Z8
 	VFMADD231PS.BCST 352(CX), Z6, Z9
-	VMOVUPS          768(R8), Z6
+	VMOVUPS          768(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 100(CX), Z6, Z10
 	VFMADD231PS.BCST 228(CX), Z6, Z11
 	VFMADD231PS.BCST 356(CX), Z6, Z12
-	PREFETCHT0       832(R8)(DI*1)
-	VPSLLD           $0x10, 832(R8), Z6
+	PREFETCHT0       832(R9)(DI*1)
+	VPSLLD           $0x10, 832(R9), Z6
 	VFMADD231PS.BCST 104(CX), Z6, Z7
 	VFMADD231PS.BCST 232(CX), Z6, Z8
 	VFMADD231PS.BCST 360(CX), Z6, Z9
-	VMOVUPS          832(R8), Z6
+	VMOVUPS          832(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 108(CX), Z6, Z10
 	VFMADD231PS.BCST 236(CX), Z6, Z11
 	VFMADD231PS.BCST 364(CX), Z6, Z12
-	PREFETCHT0       896(R8)(DI*1)
-	VPSLLD           $0x10, 896(R8), Z6
+	PREFETCHT0       896(R9)(DI*1)
+	VPSLLD           $0x10, 896(R9), Z6
 	VFMADD231PS.BCST 112(CX), Z6, Z7
 	VFMADD231PS.BCST 240(CX), Z6, Z8
 	VFMADD231PS.BCST 368(CX), Z6, Z9
-	VMOVUPS          896(R8), Z6
+	VMOVUPS          896(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 116(CX), Z6, Z10
 	VFMADD231PS.BCST 244(CX), Z6, Z11
 	VFMADD231PS.BCST 372(CX), Z6, Z12
-	PREFETCHT0       960(R8)(DI*1)
-	VPSLLD           $0x10, 960(R8), Z6
+	PREFETCHT0       960(R9)(DI*1)
+	VPSLLD           $0x10, 960(R9), Z6
 	VFMADD231PS.BCST 120(CX), Z6, Z7
 	VFMADD231PS.BCST 248(CX), Z6, Z8
 	VFMADD231PS.BCST 376(CX), Z6, Z9
-	VMOVUPS          960(R8), Z6
+	VMOVUPS          960(R9), Z6
 	VPANDD           highHalf<>+0(SB), Z6, Z6
 	VFMADD231PS.BCST 124(CX), Z6, Z10
 	VFMADD231PS.BCST 252(CX), Z6, Z11
@@ -47707,8 +47718,9 @@ block:
 	VADDPS           Z12, Z9, Z9
 	VADDPS           Z9, Z5, Z5
 	ADDQ             $0x00000400, AX
-	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000400, R9
 	ADDQ             $0x00000180, CX
+	ADDQ             R8, DI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -47721,15 +47733,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled3AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled3AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled3AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -47911,6 +47924,7 @@ block:
 	VADDPS           Z6, Z2, Z2
 	ADDQ             $0x00000400, AX
 	ADDQ             $0x00000180, CX
+	ADDQ             DI, SI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -47920,19 +47934,20 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled4Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled4Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), SI
+	MOVQ    y+48(FP), SI
 	MOVQ    ahead+32(FP), DI
+	MOVQ    drift+40(FP), R8
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
-	MOVQ    AX, R8
-	ADDQ    BX, R8
+	MOVQ    AX, R9
+	ADDQ    BX, R9
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
@@ -48151,8 +48166,8 @@ block:
 	VADDPS           Z11, Z4, Z4
 	VADDPS           Z16, Z12, Z12
 	VADDPS           Z12, Z6, Z6
-	PREFETCHT0       (R8)(DI*1)
-	VPSLLD           $0x10, (R8), Z8
+	PREFETCHT0       (R9)(DI*1)
+	VPSLLD           $0x10, (R9), Z8
 	VXORPS           Z9, Z9, Z9
 	VFMADD231PS.BCST (CX), Z8, Z9
 	VXORPS           Z10, Z10, Z10
@@ -48161,7 +48176,7 @@ block:
 	VFMADD231PS.BCST 256(CX), Z8, Z11
 	VXORPS           Z12, Z12, Z12
 	VFMADD231PS.BCST 384(CX), Z8, Z12
-	VMOVUPS          (R8), Z8
+	VMOVUPS          (R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VXORPS           Z13, Z13, Z13
 	VFMADD231PS.BCST 4(CX), Z8, Z13
@@ -48171,181 +48186,181 @@ block:
 	VFMADD231PS.BCST 260(CX), Z8, Z15
 	VXORPS           Z16, Z16, Z16
 	VFMADD231PS.BCST 388(CX), Z8, Z16
-	PREFETCHT0       64(R8)(DI*1)
-	VPSLLD           $0x10, 64(R8), Z8
+	PREFETCHT0       64(R9)(DI*1)
+	VPSLLD           $0x10, 64(R9), Z8
 	VFMADD231PS.BCST 8(CX), Z8, Z9
 	VFMADD231PS.BCST 136(CX), Z8, Z10
 	VFMADD231PS.BCST 264(CX), Z8, Z11
 	VFMADD231PS.BCST 392(CX), Z8, Z12
-	VMOVUPS          64(R8), Z8
+	VMOVUPS          64(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 12(CX), Z8, Z13
 	VFMADD231PS.BCST 140(CX), Z8, Z14
 	VFMADD231PS.BCST 268(CX), Z8, Z15
 	VFMADD231PS.BCST 396(CX), Z8, Z16
-	PREFETCHT0       128(R8)(DI*1)
-	VPSLLD           $0x10, 128(R8), Z8
+	PREFETCHT0       128(R9)(DI*1)
+	VPSLLD           $0x10, 128(R9), Z8
 	VFMADD231PS.BCST 16(CX), Z8, Z9
 	VFMADD231PS.BCST 144(CX), Z8, Z10
 	VFMADD231PS.BCST 272(CX), Z8, Z11
 	VFMADD231PS.BCST 400(CX), Z8, Z12
-	VMOVUPS          128(R8), Z8
+	VMOVUPS          128(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 20(CX), Z8, Z13
 	VFMADD231PS.BCST 148(CX), Z8, Z14
 	VFMADD231PS.BCST 276(CX), Z8, Z15
 	VFMADD231PS.BCST 404(CX), Z8, Z16
-	PREFETCHT0       192(R8)(DI*1)
-	VPSLLD           $0x10, 192(R8), Z8
+	PREFETCHT0       192(R9)(DI*1)
+	VPSLLD           $0x10, 192(R9), Z8
 	VFMADD231PS.BCST 24(CX), Z8, Z9
 	VFMADD231PS.BCST 152(CX), Z8, Z10
 	VFMADD231PS.BCST 280(CX), Z8, Z11
 	VFMADD231PS.BCST 408(CX), Z8, Z12
-	VMOVUPS          192(R8), Z8
+	VMOVUPS          192(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 28(CX), Z8, Z13
 	VFMADD231PS.BCST 156(CX), Z8, Z14
 	VFMADD231PS.BCST 284(CX), Z8, Z15
 	VFMADD231PS.BCST 412(CX), Z8, Z16
-	PREFETCHT0       256(R8)(DI*1)
-	VPSLLD           $0x10, 256(R8), Z8
+	PREFETCHT0       256(R9)(DI*1)
+	VPSLLD           $0x10, 256(R9), Z8
 	VFMADD231PS.BCST 32(CX), Z8, Z9
 	VFMADD231PS.BCST 160(CX), Z8, Z10
 	VFMADD231PS.BCST 288(CX), Z8, Z11
 	VFMADD231PS.BCST 416(CX), Z8, Z12
-	VMOVUPS          256(R8), Z8
+	VMOVUPS          256(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 36(CX), Z8, Z13
 	VFMADD231PS.BCST 164(CX), Z8, Z14
 	VFMADD231PS.BCST 292(CX), Z8, Z15
 	VFMADD231PS.BCST 420(CX), Z8, Z16
-	PREFETCHT0       320(R8)(DI*1)
-	VPSLLD           $0x10, 320(R8), Z8
+	PREFETCHT0       320(R9)(DI*1)
+	VPSLLD           $0x10, 320(R9), Z8
 	VFMADD231PS.BCST 40(CX), Z8, Z9
 	VFMADD231PS.BCST 168(CX), Z8, Z10
 	VFMADD231PS.BCST 296(CX), Z8, Z11
 	VFMADD231PS.BCST 424(CX), Z8, Z12
-	VMOVUPS          320(R8), Z8
+	VMOVUPS          320(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 44(CX), Z8, Z13
 	VFMADD231PS.BCST 172(CX), Z8, Z14
 	VFMADD231PS.BCST 300(CX), Z8, Z15
 	VFMADD231PS.BCST 428(CX), Z8, Z16
-	PREFETCHT0       384(R8)(DI*1)
-	VPSLLD           $0x10, 384(R8), Z8
+	PREFETCHT0       384(R9)(DI*1)
+	VPSLLD           $0x10, 384(R9), Z8
 	VFMADD231PS.BCST 48(CX), Z8, Z9
 	VFMADD231PS.BCST 176(CX), Z8, Z10
 	VFMADD231PS.BCST 304(CX), Z8, Z11
 	VFMADD231PS.BCST 432(CX), Z8, Z12
-	VMOVUPS          384(R8), Z8
+	VMOVUPS          384(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 52(CX), Z8, Z13
 	VFMADD231PS.BCST 180(CX), Z8, Z14
 	VFMADD231PS.BCST 308(CX), Z8, Z15
 	VFMADD231PS.BCST 436(CX), Z8, Z16
-	PREFETCHT0       448(R8)(DI*1)
-	VPSLLD           $0x10, 448(R8), Z8
+	PREFETCHT0       448(R9)(DI*1)
+	VPSLLD           $0x10, 448(R9), Z8
 	VFMADD231PS.BCST 56(CX), Z8, Z9
 	VFMADD231PS.BCST 184(CX), Z8, Z10
 	VFMADD231PS.BCST 312(CX), Z8, Z11
 	VFMADD231PS.BCST 440(CX), Z8, Z12
-	VMOVUPS          448(R8), Z8
+	VMOVUPS          448(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 60(CX), Z8, Z13
 	VFMADD231PS.BCST 188(CX), Z8, Z14
 	VFMADD231PS.BCST 316(CX), Z8, Z15
 	VFMADD231PS.BCST 444(CX), Z8, Z16
-	PREFETCHT0       512(R8)(DI*1)
-	VPSLLD           $0x10, 512(R8), Z8
+	PREFETCHT0       512(R9)(DI*1)
+	VPSLLD           $0x10, 512(R9), Z8
 	VFMADD231PS.BCST 64(CX), Z8, Z9
 	VFMADD231PS.BCST 192(CX), Z8, Z10
 	VFMADD231PS.BCST 320(CX), Z8, Z11
 	VFMADD231PS.BCST 448(CX), Z8, Z12
-	VMOVUPS          512(R8), Z8
+	VMOVUPS          512(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 68(CX), Z8, Z13
 	VFMADD231PS.BCST 196(CX), Z8, Z14
 	VFMADD231PS.BCST 324(CX), Z8, Z15
 	VFMADD231PS.BCST 452(CX), Z8, Z16
-	PREFETCHT0       576(R8)(DI*1)
-	VPSLLD           $0x10, 576(R8), Z8
+	PREFETCHT0       576(R9)(DI*1)
+	VPSLLD           $0x10, 576(R9), Z8
 	VFMADD231PS.BCST 72(CX), Z8, Z9
 	VFMADD231PS.BCST 200(CX), Z8, Z10
 	VFMADD231PS.BCST 328(CX), Z8, Z11
 	VFMADD231PS.BCST 456(CX), Z8, Z12
-	VMOVUPS          576(R8), Z8
+	VMOVUPS          576(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 76(CX), Z8, Z13
 	VFMADD231PS.BCST 204(CX), Z8, Z14
 	VFMADD231PS.BCST 332(CX), Z8, Z15
 	VFMADD231PS.BCST 460(CX), Z8, Z16
-	PREFETCHT0       640(R8)(DI*1)
-	VPSLLD           $0x10, 640(R8), Z8
+	PREFETCHT0       640(R9)(DI*1)
+	VPSLLD           $0x10, 640(R9), Z8
 	VFMADD231PS.BCST 80(CX), Z8, Z9
 	VFMADD231PS.BCST 208(CX), Z8, Z10
 	VFMADD231PS.BCST 336(CX), Z8, Z11
 	VFMADD231PS.BCST 464(CX), Z8, Z12
-	VMOVUPS          640(R8), Z8
+	VMOVUPS          640(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 84(CX), Z8, Z13
 	VFMADD231PS.BCST 212(CX), Z8, Z14
 	VFMADD231PS.BCST 340(CX), Z8, Z15
 	VFMADD231PS.BCST 468(CX), Z8, Z16
-	PREFETCHT0       704(R8)(DI*1)
-	VPSLLD           $0x10, 704(R8), Z8
+	PREFETCHT0       704(R9)(DI*1)
+	VPSLLD           $0x10, 704(R9), Z8
 	VFMADD231PS.BCST 88(CX), Z8, Z9
 	VFMADD231PS.BCST 216(CX), Z8, Z10
 	VFMADD231PS.BCST 344(CX), Z8, Z11
 	VFMADD231PS.BCST 472(CX), Z8, Z12
-	VMOVUPS          704(R8), Z8
+	VMOVUPS          704(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 92(CX), Z8, Z13
 	VFMADD231PS.BCST 220(CX), Z8, Z14
 	VFMADD231PS.BCST 348(CX), Z8, Z15
 	VFMADD231PS.BCST 476(CX), Z8, Z16
-	PREFETCHT0       768(R8)(DI*1)
-	VPSLLD           $0x10, 768(R8), Z8
+	PREFETCHT0       768(R9)(DI*1)
+	VPSLLD           $0x10, 768(R9), Z8
 	VFMADD231PS.BCST 96(CX), Z8, Z9
 	VFMADD231PS.BCST 224(CX), Z8, Z10
 	VFMADD231PS.BCST 352(CX), Z8, Z11
 	VFMADD231PS.BCST 480(CX), Z8, Z12
-	VMOVUPS          768(R8), Z8
+	VMOVUPS          768(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 100(CX), Z8, Z13
 	VFMADD231PS.BCST 228(CX), Z8, Z14
 	VFMADD231PS.BCST 356(CX), Z8, Z15
 	VFMADD231PS.BCST 484(CX), Z8, Z16
-	PREFETCHT0       832(R8)(DI*1)
-	VPSLLD           $0x10, 832(R8), Z8
+	PREFETCHT0       832(R9)(DI*1)
+	VPSLLD           $0x10, 832(R9), Z8
 	VFMADD231PS.BCST 104(CX), Z8, Z9
 	VFMADD231PS.BCST 232(CX), Z8, Z10
 	VFMADD231PS.BCST 360(CX), Z8, Z11
 	VFMADD231PS.BCST 488(CX), Z8, Z12
-	VMOVUPS          832(R8), Z8
+	VMOVUPS          832(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 108(CX), Z8, Z13
 	VFMADD231PS.BCST 236(CX), Z8, Z14
 	VFMADD231PS.BCST 364(CX), Z8, Z15
 	VFMADD231PS.BCST 492(CX), Z8, Z16
-	PREFETCHT0       896(R8)(DI*1)
-	VPSLLD           $0x10, 896(R8), Z8
+	PREFETCHT0       896(R9)(DI*1)
+	VPSLLD           $0x10, 896(R9), Z8
 	VFMADD231PS.BCST 112(CX), Z8, Z9
 	VFMADD231PS.BCST 240(CX), Z8, Z10
 	VFMADD231PS.BCST 368(CX), Z8, Z11
 	VFMADD231PS.BCST 496(CX), Z8, Z12
-	VMOVUPS          896(R8), Z8
+	VMOVUPS          896(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 116(CX), Z8, Z13
 	VFMADD231PS.BCST 244(CX), Z8, Z14
 	VFMADD231PS.BCST 372(CX), Z8, Z15
 	VFMADD231PS.BCST 500(CX), Z8, Z16
-	PREFETCHT0       960(R8)(DI*1)
-	VPSLLD           $0x10, 960(R8), Z8
+	PREFETCHT0       960(R9)(DI*1)
+	VPSLLD           $0x10, 960(R9), Z8
 	VFMADD231PS.BCST 120(CX), Z8, Z9
 	VFMADD231PS.BCST 248(CX), Z8, Z10
 	VFMADD231PS.BCST 376(CX), Z8, Z11
 	VFMADD231PS.BCST 504(CX), Z8, Z12
-	VMOVUPS          960(R8), Z8
+	VMOVUPS          960(R9), Z8
 	VPANDD           highHalf<>+0(SB), Z8, Z8
 	VFMADD231PS.BCST 124(CX), Z8, Z13
 	VFMADD231PS.BCST 252(CX), Z8, Z14
@@ -48360,8 +48375,9 @@ block:
 	VADDPS           Z16, Z12, Z12
 	VADDPS           Z12, Z7, Z7
 	ADDQ             $0x00000400, AX
-	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000400, R9
 	ADDQ             $0x00000200, CX
+	ADDQ             R8, DI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -48376,15 +48392,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled4AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled4AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -48603,6 +48620,7 @@ block:
 	VADDPS           Z8, Z3, Z3
 	ADDQ             $0x00000400, AX
 	ADDQ             $0x00000200, CX
+	ADDQ             DI, SI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -48613,19 +48631,20 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled5Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled5Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), SI
+	MOVQ    y+48(FP), SI
 	MOVQ    ahead+32(FP), DI
+	MOVQ    drift+40(FP), R8
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
-	MOVQ    AX, R8
-	ADDQ    BX, R8
+	MOVQ    AX, R9
+	ADDQ    BX, R9
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
@@ -48882,8 +48901,8 @@ block:
 	VADDPS           Z14, Z6, Z6
 	VADDPS           Z20, Z15, Z15
 	VADDPS           Z15, Z8, Z8
-	PREFETCHT0       (R8)(DI*1)
-	VPSLLD           $0x10, (R8), Z10
+	PREFETCHT0       (R9)(DI*1)
+	VPSLLD           $0x10, (R9), Z10
 	VXORPS           Z11, Z11, Z11
 	VFMADD231PS.BCST (CX), Z10, Z11
 	VXORPS           Z12, Z12, Z12
@@ -48894,7 +48913,7 @@ block:
 	VFMADD231PS.BCST 384(CX), Z10, Z14
 	VXORPS           Z15, Z15, Z15
 	VFMADD231PS.BCST 512(CX), Z10, Z15
-	VMOVUPS          (R8), Z10
+	VMOVUPS          (R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VXORPS           Z16, Z16, Z16
 	VFMADD231PS.BCST 4(CX), Z10, Z16
@@ -48906,210 +48925,210 @@ block:
 	VFMADD231PS.BCST 388(CX), Z10, Z19
 	VXORPS           Z20, Z20, Z20
 	VFMADD231PS.BCST 516(CX), Z10, Z20
-	PREFETCHT0       64(R8)(DI*1)
-	VPSLLD           $0x10, 64(R8), Z10
+	PREFETCHT0       64(R9)(DI*1)
+	VPSLLD           $0x10, 64(R9), Z10
 	VFMADD231PS.BCST 8(CX), Z10, Z11
 	VFMADD231PS.BCST 136(CX), Z10, Z12
 	VFMADD231PS.BCST 264(CX), Z10, Z13
 	VFMADD231PS.BCST 392(CX), Z10, Z14
 	VFMADD231PS.BCST 520(CX), Z10, Z15
-	VMOVUPS          64(R8), Z10
+	VMOVUPS          64(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 12(CX), Z10, Z16
 	VFMADD231PS.BCST 140(CX), Z10, Z17
 	VFMADD231PS.BCST 268(CX), Z10, Z18
 	VFMADD231PS.BCST 396(CX), Z10, Z19
 	VFMADD231PS.BCST 524(CX), Z10, Z20
-	PREFETCHT0       128(R8)(DI*1)
-	VPSLLD           $0x10, 128(R8), Z10
+	PREFETCHT0       128(R9)(DI*1)
+	VPSLLD           $0x10, 128(R9), Z10
 	VFMADD231PS.BCST 16(CX), Z10, Z11
 	VFMADD231PS.BCST 144(CX), Z10, Z12
 	VFMADD231PS.BCST 272(CX), Z10, Z13
 	VFMADD231PS.BCST 400(CX), Z10, Z14
 	VFMADD231PS.BCST 528(CX), Z10, Z15
-	VMOVUPS          128(R8), Z10
+	VMOVUPS          128(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 20(CX), Z10, Z16
 	VFMADD231PS.BCST 148(CX), Z10, Z17
 	VFMADD231PS.BCST 276(CX), Z10, Z18
 	VFMADD231PS.BCST 404(CX), Z10, Z19
 	VFMADD231PS.BCST 532(CX), Z10, Z20
-	PREFETCHT0       192(R8)(DI*1)
-	VPSLLD           $0x10, 192(R8), Z10
+	PREFETCHT0       192(R9)(DI*1)
+	VPSLLD           $0x10, 192(R9), Z10
 	VFMADD231PS.BCST 24(CX), Z10, Z11
 	VFMADD231PS.BCST 152(CX), Z10, Z12
 	VFMADD231PS.BCST 280(CX), Z10, Z13
 	VFMADD231PS.BCST 408(CX), Z10, Z14
 	VFMADD231PS.BCST 536(CX), Z10, Z15
-	VMOVUPS          192(R8), Z10
+	VMOVUPS          192(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 28(CX), Z10, Z16
 	VFMADD231PS.BCST 156(CX), Z10, Z17
 	VFMADD231PS.BCST 284(CX), Z10, Z18
 	VFMADD231PS.BCST 412(CX), Z10, Z19
 	VFMADD231PS.BCST 540(CX), Z10, Z20
-	PREFETCHT0       256(R8)(DI*1)
-	VPSLLD           $0x10, 256(R8), Z10
+	PREFETCHT0       256(R9)(DI*1)
+	VPSLLD           $0x10, 256(R9), Z10
 	VFMADD231PS.BCST 32(CX), Z10, Z11
 	VFMADD231PS.BCST 160(CX), Z10, Z12
 	VFMADD231PS.BCST 288(CX), Z10, Z13
 	VFMADD231PS.BCST 416(CX), Z10, Z14
 	VFMADD231PS.BCST 544(CX), Z10, Z15
-	VMOVUPS          256(R8), Z10
+	VMOVUPS          256(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 36(CX), Z10, Z16
 	VFMADD231PS.BCST 164(CX), Z10, Z17
 	VFMADD231PS.BCST 292(CX), Z10, Z18
 	VFMADD231PS.BCST 420(CX), Z10, Z19
 	VFMADD231PS.BCST 548(CX), Z10, Z20
-	PREFETCHT0       320(R8)(DI*1)
-	VPSLLD           $0x10, 320(R8), Z10
+	PREFETCHT0       320(R9)(DI*1)
+	VPSLLD           $0x10, 320(R9), Z10
 	VFMADD231PS.BCST 40(CX), Z10, Z11
 	VFMADD231PS.BCST 168(CX), Z10, Z12
 	VFMADD231PS.BCST 296(CX), Z10, Z13
 	VFMADD231PS.BCST 424(CX), Z10, Z14
 	VFMADD231PS.BCST 552(CX), Z10, Z15
-	VMOVUPS          320(R8), Z10
+	VMOVUPS          320(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 44(CX), Z10, Z16
 	VFMADD231PS.BCST 172(CX), Z10, Z17
 	VFMADD231PS.BCST 300(CX), Z10, Z18
 	VFMADD231PS.BCST 428(CX), Z10, Z19
 	VFMADD231PS.BCST 556(CX), Z10, Z20
-	PREFETCHT0       384(R8)(DI*1)
-	VPSLLD           $0x10, 384(R8), Z10
+	PREFETCHT0       384(R9)(DI*1)
+	VPSLLD           $0x10, 384(R9), Z10
 	VFMADD231PS.BCST 48(CX), Z10, Z11
 	VFMADD231PS.BCST 176(CX), Z10, Z12
 	VFMADD231PS.BCST 304(CX), Z10, Z13
 	VFMADD231PS.BCST 432(CX), Z10, Z14
 	VFMADD231PS.BCST 560(CX), Z10, Z15
-	VMOVUPS          384(R8), Z10
+	VMOVUPS          384(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 52(CX), Z10, Z16
 	VFMADD231PS.BCST 180(CX), Z10, Z17
 	VFMADD231PS.BCST 308(CX), Z10, Z18
 	VFMADD231PS.BCST 436(CX), Z10, Z19
 	VFMADD231PS.BCST 564(CX), Z10, Z20
-	PREFETCHT0       448(R8)(DI*1)
-	VPSLLD           $0x10, 448(R8), Z10
+	PREFETCHT0       448(R9)(DI*1)
+	VPSLLD           $0x10, 448(R9), Z10
 	VFMADD231PS.BCST 56(CX), Z10, Z11
 	VFMADD231PS.BCST 184(CX), Z10, Z12
 	VFMADD231PS.BCST 312(CX), Z10, Z13
 	VFMADD231PS.BCST 440(CX), Z10, Z14
 	VFMADD231PS.BCST 568(CX), Z10, Z15
-	VMOVUPS          448(R8), Z10
+	VMOVUPS          448(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 60(CX), Z10, Z16
 	VFMADD231PS.BCST 188(CX), Z10, Z17
 	VFMADD231PS.BCST 316(CX), Z10, Z18
 	VFMADD231PS.BCST 444(CX), Z10, Z19
 	VFMADD231PS.BCST 572(CX), Z10, Z20
-	PREFETCHT0       512(R8)(DI*1)
-	VPSLLD           $0x10, 512(R8), Z10
+	PREFETCHT0       512(R9)(DI*1)
+	VPSLLD           $0x10, 512(R9), Z10
 	VFMADD231PS.BCST 64(CX), Z10, Z11
 	VFMADD231PS.BCST 192(CX), Z10, Z12
 	VFMADD231PS.BCST 320(CX), Z10, Z13
 	VFMADD231PS.BCST 448(CX), Z10, Z14
 	VFMADD231PS.BCST 576(CX), Z10, Z15
-	VMOVUPS          512(R8), Z10
+	VMOVUPS          512(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 68(CX), Z10, Z16
 	VFMADD231PS.BCST 196(CX), Z10, Z17
 	VFMADD231PS.BCST 324(CX), Z10, Z18
 	VFMADD231PS.BCST 452(CX), Z10, Z19
 	VFMADD231PS.BCST 580(CX), Z10, Z20
-	PREFETCHT0       576(R8)(DI*1)
-	VPSLLD           $0x10, 576(R8), Z10
+	PREFETCHT0       576(R9)(DI*1)
+	VPSLLD           $0x10, 576(R9), Z10
 	VFMADD231PS.BCST 72(CX), Z10, Z11
 	VFMADD231PS.BCST 200(CX), Z10, Z12
 	VFMADD231PS.BCST 328(CX), Z10, Z13
 	VFMADD231PS.BCST 456(CX), Z10, Z14
 	VFMADD231PS.BCST 584(CX), Z10, Z15
-	VMOVUPS          576(R8), Z10
+	VMOVUPS          576(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 76(CX), Z10, Z16
 	VFMADD231PS.BCST 204(CX), Z10, Z17
 	VFMADD231PS.BCST 332(CX), Z10, Z18
 	VFMADD231PS.BCST 460(CX), Z10, Z19
 	VFMADD231PS.BCST 588(CX), Z10, Z20
-	PREFETCHT0       640(R8)(DI*1)
-	VPSLLD           $0x10, 640(R8), Z10
+	PREFETCHT0       640(R9)(DI*1)
+	VPSLLD           $0x10, 640(R9), Z10
 	VFMADD231PS.BCST 80(CX), Z10, Z11
 	VFMADD231PS.BCST 208(CX), Z10, Z12
 	VFMADD231PS.BCST 336(CX), Z10, Z13
 	VFMADD231PS.BCST 464(CX), Z10, Z14
 	VFMADD231PS.BCST 592(CX), Z10, Z15
-	VMOVUPS          640(R8), Z10
+	VMOVUPS          640(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 84(CX), Z10, Z16
 	VFMADD231PS.BCST 212(CX), Z10, Z17
 	VFMADD231PS.BCST 340(CX), Z10, Z18
 	VFMADD231PS.BCST 468(CX), Z10, Z19
 	VFMADD231PS.BCST 596(CX), Z10, Z20
-	PREFETCHT0       704(R8)(DI*1)
-	VPSLLD           $0x10, 704(R8), Z10
+	PREFETCHT0       704(R9)(DI*1)
+	VPSLLD           $0x10, 704(R9), Z10
 	VFMADD231PS.BCST 88(CX), Z10, Z11
 	VFMADD231PS.BCST 216(CX), Z10, Z12
 	VFMADD231PS.BCST 344(CX), Z10, Z13
 	VFMADD231PS.BCST 472(CX), Z10, Z14
 	VFMADD231PS.BCST 600(CX), Z10, Z15
-	VMOVUPS          704(R8), Z10
+	VMOVUPS          704(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 92(CX), Z10, Z16
 	VFMADD231PS.BCST 220(CX), Z10, Z17
 	VFMADD231PS.BCST 348(CX), Z10, Z18
 	VFMADD231PS.BCST 476(CX), Z10, Z19
 	VFMADD231PS.BCST 604(CX), Z10, Z20
-	PREFETCHT0       768(R8)(DI*1)
-	VPSLLD           $0x10, 768(R8), Z10
+	PREFETCHT0       768(R9)(DI*1)
+	VPSLLD           $0x10, 768(R9), Z10
 	VFMADD231PS.BCST 96(CX), Z10, Z11
 	VFMADD231PS.BCST 224(CX), Z10, Z12
 	VFMADD231PS.BCST 352(CX), Z10, Z13
 	VFMADD231PS.BCST 480(CX), Z10, Z14
 	VFMADD231PS.BCST 608(CX), Z10, Z15
-	VMOVUPS          768(R8), Z10
+	VMOVUPS          768(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 100(CX), Z10, Z16
 	VFMADD231PS.BCST 228(CX), Z10, Z17
 	VFMADD231PS.BCST 356(CX), Z10, Z18
 	VFMADD231PS.BCST 484(CX), Z10, Z19
 	VFMADD231PS.BCST 612(CX), Z10, Z20
-	PREFETCHT0       832(R8)(DI*1)
-	VPSLLD           $0x10, 832(R8), Z10
+	PREFETCHT0       832(R9)(DI*1)
+	VPSLLD           $0x10, 832(R9), Z10
 	VFMADD231PS.BCST 104(CX), Z10, Z11
 	VFMADD231PS.BCST 232(CX), Z10, Z12
 	VFMADD231PS.BCST 360(CX), Z10, Z13
 	VFMADD231PS.BCST 488(CX), Z10, Z14
 	VFMADD231PS.BCST 616(CX), Z10, Z15
-	VMOVUPS          832(R8), Z10
+	VMOVUPS          832(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 108(CX), Z10, Z16
 	VFMADD231PS.BCST 236(CX), Z10, Z17
 	VFMADD231PS.BCST 364(CX), Z10, Z18
 	VFMADD231PS.BCST 492(CX), Z10, Z19
 	VFMADD231PS.BCST 620(CX), Z10, Z20
-	PREFETCHT0       896(R8)(DI*1)
-	VPSLLD           $0x10, 896(R8), Z10
+	PREFETCHT0       896(R9)(DI*1)
+	VPSLLD           $0x10, 896(R9), Z10
 	VFMADD231PS.BCST 112(CX), Z10, Z11
 	VFMADD231PS.BCST 240(CX), Z10, Z12
 	VFMADD231PS.BCST 368(CX), Z10, Z13
 	VFMADD231PS.BCST 496(CX), Z10, Z14
 	VFMADD231PS.BCST 624(CX), Z10, Z15
-	VMOVUPS          896(R8), Z10
+	VMOVUPS          896(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 116(CX), Z10, Z16
 	VFMADD231PS.BCST 244(CX), Z10, Z17
 	VFMADD231PS.BCST 372(CX), Z10, Z18
 	VFMADD231PS.BCST 500(CX), Z10, Z19
 	VFMADD231PS.BCST 628(CX), Z10, Z20
-	PREFETCHT0       960(R8)(DI*1)
-	VPSLLD           $0x10, 960(R8), Z10
+	PREFETCHT0       960(R9)(DI*1)
+	VPSLLD           $0x10, 960(R9), Z10
 	VFMADD231PS.BCST 120(CX), Z10, Z11
 	VFMADD231PS.BCST 248(CX), Z10, Z12
 	VFMADD231PS.BCST 376(CX), Z10, Z13
 	VFMADD231PS.BCST 504(CX), Z10, Z14
 	VFMADD231PS.BCST 632(CX), Z10, Z15
-	VMOVUPS          960(R8), Z10
+	VMOVUPS          960(R9), Z10
 	VPANDD           highHalf<>+0(SB), Z10, Z10
 	VFMADD231PS.BCST 124(CX), Z10, Z16
 	VFMADD231PS.BCST 252(CX), Z10, Z17
@@ -49127,8 +49146,9 @@ block:
 	VADDPS           Z20, Z15, Z15
 	VADDPS           Z15, Z9, Z9
 	ADDQ             $0x00000400, AX
-	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000400, R9
 	ADDQ             $0x00000280, CX
+	ADDQ             R8, DI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -49145,15 +49165,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled5AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled5AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled5AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -49409,6 +49430,7 @@ block:
 	VADDPS           Z10, Z4, Z4
 	ADDQ             $0x00000400, AX
 	ADDQ             $0x00000280, CX
+	ADDQ             DI, SI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -49420,19 +49442,20 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled6Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled6Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), SI
+	MOVQ    y+48(FP), SI
 	MOVQ    ahead+32(FP), DI
+	MOVQ    drift+40(FP), R8
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
-	MOVQ    AX, R8
-	ADDQ    BX, R8
+	MOVQ    AX, R9
+	ADDQ    BX, R9
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
@@ -49727,8 +49750,8 @@ block:
 	VADDPS           Z17, Z8, Z8
 	VADDPS           Z24, Z18, Z18
 	VADDPS           Z18, Z10, Z10
-	PREFETCHT0       (R8)(DI*1)
-	VPSLLD           $0x10, (R8), Z12
+	PREFETCHT0       (R9)(DI*1)
+	VPSLLD           $0x10, (R9), Z12
 	VXORPS           Z13, Z13, Z13
 	VFMADD231PS.BCST (CX), Z12, Z13
 	VXORPS           Z14, Z14, Z14
@@ -49741,7 +49764,7 @@ block:
 	VFMADD231PS.BCST 512(CX), Z12, Z17
 	VXORPS           Z18, Z18, Z18
 	VFMADD231PS.BCST 640(CX), Z12, Z18
-	VMOVUPS          (R8), Z12
+	VMOVUPS          (R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VXORPS           Z19, Z19, Z19
 	VFMADD231PS.BCST 4(CX), Z12, Z19
@@ -49755,15 +49778,15 @@ block:
 	VFMADD231PS.BCST 516(CX), Z12, Z23
 	VXORPS           Z24, Z24, Z24
 	VFMADD231PS.BCST 644(CX), Z12, Z24
-	PREFETCHT0       64(R8)(DI*1)
-	VPSLLD           $0x10, 64(R8), Z12
+	PREFETCHT0       64(R9)(DI*1)
+	VPSLLD           $0x10, 64(R9), Z12
 	VFMADD231PS.BCST 8(CX), Z12, Z13
 	VFMADD231PS.BCST 136(CX), Z12, Z14
 	VFMADD231PS.BCST 264(CX), Z12, Z15
 	VFMADD231PS.BCST 392(CX), Z12, Z16
 	VFMADD231PS.BCST 520(CX), Z12, Z17
 	VFMADD231PS.BCST 648(CX), Z12, Z18
-	VMOVUPS          64(R8), Z12
+	VMOVUPS          64(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 12(CX), Z12, Z19
 	VFMADD231PS.BCST 140(CX), Z12, Z20
@@ -49771,15 +49794,15 @@ block:
 	VFMADD231PS.BCST 396(CX), Z12, Z22
 	VFMADD231PS.BCST 524(CX), Z12, Z23
 	VFMADD231PS.BCST 652(CX), Z12, Z24
-	PREFETCHT0       128(R8)(DI*1)
-	VPSLLD           $0x10, 128(R8), Z12
+	PREFETCHT0       128(R9)(DI*1)
+	VPSLLD           $0x10, 128(R9), Z12
 	VFMADD231PS.BCST 16(CX), Z12, Z13
 	VFMADD231PS.BCST 144(CX), Z12, Z14
 	VFMADD231PS.BCST 272(CX), Z12, Z15
 	VFMADD231PS.BCST 400(CX), Z12, Z16
 	VFMADD231PS.BCST 528(CX), Z12, Z17
 	VFMADD231PS.BCST 656(CX), Z12, Z18
-	VMOVUPS          128(R8), Z12
+	VMOVUPS          128(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 20(CX), Z12, Z19
 	VFMADD231PS.BCST 148(CX), Z12, Z20
@@ -49787,15 +49810,15 @@ block:
 	VFMADD231PS.BCST 404(CX), Z12, Z22
 	VFMADD231PS.BCST 532(CX), Z12, Z23
 	VFMADD231PS.BCST 660(CX), Z12, Z24
-	PREFETCHT0       192(R8)(DI*1)
-	VPSLLD           $0x10, 192(R8), Z12
+	PREFETCHT0       192(R9)(DI*1)
+	VPSLLD           $0x10, 192(R9), Z12
 	VFMADD231PS.BCST 24(CX), Z12, Z13
 	VFMADD231PS.BCST 152(CX), Z12, Z14
 	VFMADD231PS.BCST 280(CX), Z12, Z15
 	VFMADD231PS.BCST 408(CX), Z12, Z16
 	VFMADD231PS.BCST 536(CX), Z12, Z17
 	VFMADD231PS.BCST 664(CX), Z12, Z18
-	VMOVUPS          192(R8), Z12
+	VMOVUPS          192(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 28(CX), Z12, Z19
 	VFMADD231PS.BCST 156(CX), Z12, Z20
@@ -49803,15 +49826,15 @@ block:
 	VFMADD231PS.BCST 412(CX), Z12, Z22
 	VFMADD231PS.BCST 540(CX), Z12, Z23
 	VFMADD231PS.BCST 668(CX), Z12, Z24
-	PREFETCHT0       256(R8)(DI*1)
-	VPSLLD           $0x10, 256(R8), Z12
+	PREFETCHT0       256(R9)(DI*1)
+	VPSLLD           $0x10, 256(R9), Z12
 	VFMADD231PS.BCST 32(CX), Z12, Z13
 	VFMADD231PS.BCST 160(CX), Z12, Z14
 	VFMADD231PS.BCST 288(CX), Z12, Z15
 	VFMADD231PS.BCST 416(CX), Z12, Z16
 	VFMADD231PS.BCST 544(CX), Z12, Z17
 	VFMADD231PS.BCST 672(CX), Z12, Z18
-	VMOVUPS          256(R8), Z12
+	VMOVUPS          256(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 36(CX), Z12, Z19
 	VFMADD231PS.BCST 164(CX), Z12, Z20
@@ -49819,15 +49842,15 @@ block:
 	VFMADD231PS.BCST 420(CX), Z12, Z22
 	VFMADD231PS.BCST 548(CX), Z12, Z23
 	VFMADD231PS.BCST 676(CX), Z12, Z24
-	PREFETCHT0       320(R8)(DI*1)
-	VPSLLD           $0x10, 320(R8), Z12
+	PREFETCHT0       320(R9)(DI*1)
+	VPSLLD           $0x10, 320(R9), Z12
 	VFMADD231PS.BCST 40(CX), Z12, Z13
 	VFMADD231PS.BCST 168(CX), Z12, Z14
 	VFMADD231PS.BCST 296(CX), Z12, Z15
 	VFMADD231PS.BCST 424(CX), Z12, Z16
 	VFMADD231PS.BCST 552(CX), Z12, Z17
 	VFMADD231PS.BCST 680(CX), Z12, Z18
-	VMOVUPS          320(R8), Z12
+	VMOVUPS          320(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 44(CX), Z12, Z19
 	VFMADD231PS.BCST 172(CX), Z12, Z20
@@ -49835,15 +49858,15 @@ block:
 	VFMADD231PS.BCST 428(CX), Z12, Z22
 	VFMADD231PS.BCST 556(CX), Z12, Z23
 	VFMADD231PS.BCST 684(CX), Z12, Z24
-	PREFETCHT0       384(R8)(DI*1)
-	VPSLLD           $0x10, 384(R8), Z12
+	PREFETCHT0       384(R9)(DI*1)
+	VPSLLD           $0x10, 384(R9), Z12
 	VFMADD231PS.BCST 48(CX), Z12, Z13
 	VFMADD231PS.BCST 176(CX), Z12, Z14
 	VFMADD231PS.BCST 304(CX), Z12, Z15
 	VFMADD231PS.BCST 432(CX), Z12, Z16
 	VFMADD231PS.BCST 560(CX), Z12, Z17
 	VFMADD231PS.BCST 688(CX), Z12, Z18
-	VMOVUPS          384(R8), Z12
+	VMOVUPS          384(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 52(CX), Z12, Z19
 	VFMADD231PS.BCST 180(CX), Z12, Z20
@@ -49851,15 +49874,15 @@ block:
 	VFMADD231PS.BCST 436(CX), Z12, Z22
 	VFMADD231PS.BCST 564(CX), Z12, Z23
 	VFMADD231PS.BCST 692(CX), Z12, Z24
-	PREFETCHT0       448(R8)(DI*1)
-	VPSLLD           $0x10, 448(R8), Z12
+	PREFETCHT0       448(R9)(DI*1)
+	VPSLLD           $0x10, 448(R9), Z12
 	VFMADD231PS.BCST 56(CX), Z12, Z13
 	VFMADD231PS.BCST 184(CX), Z12, Z14
 	VFMADD231PS.BCST 312(CX), Z12, Z15
 	VFMADD231PS.BCST 440(CX), Z12, Z16
 	VFMADD231PS.BCST 568(CX), Z12, Z17
 	VFMADD231PS.BCST 696(CX), Z12, Z18
-	VMOVUPS          448(R8), Z12
+	VMOVUPS          448(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 60(CX), Z12, Z19
 	VFMADD231PS.BCST 188(CX), Z12, Z20
@@ -49867,15 +49890,15 @@ block:
 	VFMADD231PS.BCST 444(CX), Z12, Z22
 	VFMADD231PS.BCST 572(CX), Z12, Z23
 	VFMADD231PS.BCST 700(CX), Z12, Z24
-	PREFETCHT0       512(R8)(DI*1)
-	VPSLLD           $0x10, 512(R8), Z12
+	PREFETCHT0       512(R9)(DI*1)
+	VPSLLD           $0x10, 512(R9), Z12
 	VFMADD231PS.BCST 64(CX), Z12, Z13
 	VFMADD231PS.BCST 192(CX), Z12, Z14
 	VFMADD231PS.BCST 320(CX), Z12, Z15
 	VFMADD231PS.BCST 448(CX), Z12, Z16
 	VFMADD231PS.BCST 576(CX), Z12, Z17
 	VFMADD231PS.BCST 704(CX), Z12, Z18
-	VMOVUPS          512(R8), Z12
+	VMOVUPS          512(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 68(CX), Z12, Z19
 	VFMADD231PS.BCST 196(CX), Z12, Z20
@@ -49883,15 +49906,15 @@ block:
 	VFMADD231PS.BCST 452(CX), Z12, Z22
 	VFMADD231PS.BCST 580(CX), Z12, Z23
 	VFMADD231PS.BCST 708(CX), Z12, Z24
-	PREFETCHT0       576(R8)(DI*1)
-	VPSLLD           $0x10, 576(R8), Z12
+	PREFETCHT0       576(R9)(DI*1)
+	VPSLLD           $0x10, 576(R9), Z12
 	VFMADD231PS.BCST 72(CX), Z12, Z13
 	VFMADD231PS.BCST 200(CX), Z12, Z14
 	VFMADD231PS.BCST 328(CX), Z12, Z15
 	VFMADD231PS.BCST 456(CX), Z12, Z16
 	VFMADD231PS.BCST 584(CX), Z12, Z17
 	VFMADD231PS.BCST 712(CX), Z12, Z18
-	VMOVUPS          576(R8), Z12
+	VMOVUPS          576(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 76(CX), Z12, Z19
 	VFMADD231PS.BCST 204(CX), Z12, Z20
@@ -49899,15 +49922,15 @@ block:
 	VFMADD231PS.BCST 460(CX), Z12, Z22
 	VFMADD231PS.BCST 588(CX), Z12, Z23
 	VFMADD231PS.BCST 716(CX), Z12, Z24
-	PREFETCHT0       640(R8)(DI*1)
-	VPSLLD           $0x10, 640(R8), Z12
+	PREFETCHT0       640(R9)(DI*1)
+	VPSLLD           $0x10, 640(R9), Z12
 	VFMADD231PS.BCST 80(CX), Z12, Z13
 	VFMADD231PS.BCST 208(CX), Z12, Z14
 	VFMADD231PS.BCST 336(CX), Z12, Z15
 	VFMADD231PS.BCST 464(CX), Z12, Z16
 	VFMADD231PS.BCST 592(CX), Z12, Z17
 	VFMADD231PS.BCST 720(CX), Z12, Z18
-	VMOVUPS          640(R8), Z12
+	VMOVUPS          640(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 84(CX), Z12, Z19
 	VFMADD231PS.BCST 212(CX), Z12, Z20
@@ -49915,15 +49938,15 @@ block:
 	VFMADD231PS.BCST 468(CX), Z12, Z22
 	VFMADD231PS.BCST 596(CX), Z12, Z23
 	VFMADD231PS.BCST 724(CX), Z12, Z24
-	PREFETCHT0       704(R8)(DI*1)
-	VPSLLD           $0x10, 704(R8), Z12
+	PREFETCHT0       704(R9)(DI*1)
+	VPSLLD           $0x10, 704(R9), Z12
 	VFMADD231PS.BCST 88(CX), Z12, Z13
 	VFMADD231PS.BCST 216(CX), Z12, Z14
 	VFMADD231PS.BCST 344(CX), Z12, Z15
 	VFMADD231PS.BCST 472(CX), Z12, Z16
 	VFMADD231PS.BCST 600(CX), Z12, Z17
 	VFMADD231PS.BCST 728(CX), Z12, Z18
-	VMOVUPS          704(R8), Z12
+	VMOVUPS          704(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 92(CX), Z12, Z19
 	VFMADD231PS.BCST 220(CX), Z12, Z20
@@ -49931,15 +49954,15 @@ block:
 	VFMADD231PS.BCST 476(CX), Z12, Z22
 	VFMADD231PS.BCST 604(CX), Z12, Z23
 	VFMADD231PS.BCST 732(CX), Z12, Z24
-	PREFETCHT0       768(R8)(DI*1)
-	VPSLLD           $0x10, 768(R8), Z12
+	PREFETCHT0       768(R9)(DI*1)
+	VPSLLD           $0x10, 768(R9), Z12
 	VFMADD231PS.BCST 96(CX), Z12, Z13
 	VFMADD231PS.BCST 224(CX), Z12, Z14
 	VFMADD231PS.BCST 352(CX), Z12, Z15
 	VFMADD231PS.BCST 480(CX), Z12, Z16
 	VFMADD231PS.BCST 608(CX), Z12, Z17
 	VFMADD231PS.BCST 736(CX), Z12, Z18
-	VMOVUPS          768(R8), Z12
+	VMOVUPS          768(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 100(CX), Z12, Z19
 	VFMADD231PS.BCST 228(CX), Z12, Z20
@@ -49947,15 +49970,15 @@ block:
 	VFMADD231PS.BCST 484(CX), Z12, Z22
 	VFMADD231PS.BCST 612(CX), Z12, Z23
 	VFMADD231PS.BCST 740(CX), Z12, Z24
-	PREFETCHT0       832(R8)(DI*1)
-	VPSLLD           $0x10, 832(R8), Z12
+	PREFETCHT0       832(R9)(DI*1)
+	VPSLLD           $0x10, 832(R9), Z12
 	VFMADD231PS.BCST 104(CX), Z12, Z13
 	VFMADD231PS.BCST 232(CX), Z12, Z14
 	VFMADD231PS.BCST 360(CX), Z12, Z15
 	VFMADD231PS.BCST 488(CX), Z12, Z16
 	VFMADD231PS.BCST 616(CX), Z12, Z17
 	VFMADD231PS.BCST 744(CX), Z12, Z18
-	VMOVUPS          832(R8), Z12
+	VMOVUPS          832(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 108(CX), Z12, Z19
 	VFMADD231PS.BCST 236(CX), Z12, Z20
@@ -49963,15 +49986,15 @@ block:
 	VFMADD231PS.BCST 492(CX), Z12, Z22
 	VFMADD231PS.BCST 620(CX), Z12, Z23
 	VFMADD231PS.BCST 748(CX), Z12, Z24
-	PREFETCHT0       896(R8)(DI*1)
-	VPSLLD           $0x10, 896(R8), Z12
+	PREFETCHT0       896(R9)(DI*1)
+	VPSLLD           $0x10, 896(R9), Z12
 	VFMADD231PS.BCST 112(CX), Z12, Z13
 	VFMADD231PS.BCST 240(CX), Z12, Z14
 	VFMADD231PS.BCST 368(CX), Z12, Z15
 	VFMADD231PS.BCST 496(CX), Z12, Z16
 	VFMADD231PS.BCST 624(CX), Z12, Z17
 	VFMADD231PS.BCST 752(CX), Z12, Z18
-	VMOVUPS          896(R8), Z12
+	VMOVUPS          896(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 116(CX), Z12, Z19
 	VFMADD231PS.BCST 244(CX), Z12, Z20
@@ -49979,15 +50002,15 @@ block:
 	VFMADD231PS.BCST 500(CX), Z12, Z22
 	VFMADD231PS.BCST 628(CX), Z12, Z23
 	VFMADD231PS.BCST 756(CX), Z12, Z24
-	PREFETCHT0       960(R8)(DI*1)
-	VPSLLD           $0x10, 960(R8), Z12
+	PREFETCHT0       960(R9)(DI*1)
+	VPSLLD           $0x10, 960(R9), Z12
 	VFMADD231PS.BCST 120(CX), Z12, Z13
 	VFMADD231PS.BCST 248(CX), Z12, Z14
 	VFMADD231PS.BCST 376(CX), Z12, Z15
 	VFMADD231PS.BCST 504(CX), Z12, Z16
 	VFMADD231PS.BCST 632(CX), Z12, Z17
 	VFMADD231PS.BCST 760(CX), Z12, Z18
-	VMOVUPS          960(R8), Z12
+	VMOVUPS          960(R9), Z12
 	VPANDD           highHalf<>+0(SB), Z12, Z12
 	VFMADD231PS.BCST 124(CX), Z12, Z19
 	VFMADD231PS.BCST 252(CX), Z12, Z20
@@ -50008,8 +50031,9 @@ block:
 	VADDPS           Z24, Z18, Z18
 	VADDPS           Z18, Z11, Z11
 	ADDQ             $0x00000400, AX
-	ADDQ             $0x00000400, R8
+	ADDQ             $0x00000400, R9
 	ADDQ             $0x00000300, CX
+	ADDQ             R8, DI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -50028,15 +50052,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled6AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled6AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled6AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -50329,6 +50354,7 @@ block:
 	VADDPS           Z12, Z5, Z5
 	ADDQ             $0x00000400, AX
 	ADDQ             $0x00000300, CX
+	ADDQ             DI, SI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -50341,15 +50367,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled7AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled7AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled7AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -50679,6 +50706,7 @@ block:
 	VADDPS           Z14, Z6, Z6
 	ADDQ             $0x00000400, AX
 	ADDQ             $0x00000380, CX
+	ADDQ             DI, SI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -50692,15 +50720,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled8AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+, SSE
-TEXT ·bf16Tiled8AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled8AVX512(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Z0, Z0, Z0
@@ -51067,6 +51096,7 @@ block:
 	VADDPS           Z16, Z7, Z7
 	ADDQ             $0x00000400, AX
 	ADDQ             $0x00000400, CX
+	ADDQ             DI, SI
 	DECQ             DX
 	JNZ              block
 	LDMXCSR          (SP)
@@ -51081,363 +51111,155 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native1Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native1Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native1Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), SI
+	MOVQ   y+48(FP), SI
 	MOVQ   ahead+32(FP), DI
-	MOVQ   AX, R8
-	ADDQ   BX, R8
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-
-block:
-	PREFETCHT0 (AX)(DI*1)
-	VMOVUPS    (AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z2, Z0
-	PREFETCHT0 (R8)(DI*1)
-	VMOVUPS    (R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z2, Z1
-	PREFETCHT0 64(AX)(DI*1)
-	VMOVUPS    64(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z2, Z0
-	PREFETCHT0 64(R8)(DI*1)
-	VMOVUPS    64(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z2, Z1
-	PREFETCHT0 128(AX)(DI*1)
-	VMOVUPS    128(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z2, Z0
-	PREFETCHT0 128(R8)(DI*1)
-	VMOVUPS    128(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z2, Z1
-	PREFETCHT0 192(AX)(DI*1)
-	VMOVUPS    192(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z2, Z0
-	PREFETCHT0 192(R8)(DI*1)
-	VMOVUPS    192(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z2, Z1
-	PREFETCHT0 256(AX)(DI*1)
-	VMOVUPS    256(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z2, Z0
-	PREFETCHT0 256(R8)(DI*1)
-	VMOVUPS    256(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z2, Z1
-	PREFETCHT0 320(AX)(DI*1)
-	VMOVUPS    320(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z2, Z0
-	PREFETCHT0 320(R8)(DI*1)
-	VMOVUPS    320(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z2, Z1
-	PREFETCHT0 384(AX)(DI*1)
-	VMOVUPS    384(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z2, Z0
-	PREFETCHT0 384(R8)(DI*1)
-	VMOVUPS    384(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z2, Z1
-	PREFETCHT0 448(AX)(DI*1)
-	VMOVUPS    448(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z2, Z0
-	PREFETCHT0 448(R8)(DI*1)
-	VMOVUPS    448(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z2, Z1
-	PREFETCHT0 512(AX)(DI*1)
-	VMOVUPS    512(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z2, Z0
-	PREFETCHT0 512(R8)(DI*1)
-	VMOVUPS    512(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z2, Z1
-	PREFETCHT0 576(AX)(DI*1)
-	VMOVUPS    576(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z2, Z0
-	PREFETCHT0 576(R8)(DI*1)
-	VMOVUPS    576(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z2, Z1
-	PREFETCHT0 640(AX)(DI*1)
-	VMOVUPS    640(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z2, Z0
-	PREFETCHT0 640(R8)(DI*1)
-	VMOVUPS    640(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z2, Z1
-	PREFETCHT0 704(AX)(DI*1)
-	VMOVUPS    704(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z2, Z0
-	PREFETCHT0 704(R8)(DI*1)
-	VMOVUPS    704(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z2, Z1
-	PREFETCHT0 768(AX)(DI*1)
-	VMOVUPS    768(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z2, Z0
-	PREFETCHT0 768(R8)(DI*1)
-	VMOVUPS    768(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z2, Z1
-	PREFETCHT0 832(AX)(DI*1)
-	VMOVUPS    832(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z2, Z0
-	PREFETCHT0 832(R8)(DI*1)
-	VMOVUPS    832(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z2, Z1
-	PREFETCHT0 896(AX)(DI*1)
-	VMOVUPS    896(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z2, Z0
-	PREFETCHT0 896(R8)(DI*1)
-	VMOVUPS    896(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z2, Z1
-	PREFETCHT0 960(AX)(DI*1)
-	VMOVUPS    960(AX), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z2, Z0
-	PREFETCHT0 960(R8)(DI*1)
-	VMOVUPS    960(R8), Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z2, Z1
-	ADDQ       $0x00000400, AX
-	ADDQ       $0x00000400, R8
-	ADDQ       $0x00000040, CX
-	DECQ       DX
-	JNZ        block
-	VMOVUPS    Z0, (SI)
-	VMOVUPS    Z1, 64(SI)
-	VZEROUPPER
-	RET
-
-// func bf16Native1Groups4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native1Groups4AVX512(SB), NOSPLIT, $8-48
-	MOVQ   w+0(FP), AX
-	MOVQ   a+8(FP), CX
-	MOVQ   nb+16(FP), DX
-	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), SI
-	MOVQ   ahead+32(FP), DI
-	MOVQ   AX, R8
-	ADDQ   BX, R8
-	MOVQ   R8, R9
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
 	ADDQ   BX, R9
-	MOVQ   R9, R10
-	ADDQ   BX, R10
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
 
 block:
-	PREFETCHT0 (AX)(DI*1)
-	VMOVUPS    (AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z0
-	PREFETCHT0 (R8)(DI*1)
-	VMOVUPS    (R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z1
-	PREFETCHT0 (R9)(DI*1)
-	VMOVUPS    (R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z2
-	PREFETCHT0 (R10)(DI*1)
-	VMOVUPS    (R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z3
-	PREFETCHT0 64(AX)(DI*1)
-	VMOVUPS    64(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z0
-	PREFETCHT0 64(R8)(DI*1)
-	VMOVUPS    64(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z1
-	PREFETCHT0 64(R9)(DI*1)
-	VMOVUPS    64(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z2
-	PREFETCHT0 64(R10)(DI*1)
-	VMOVUPS    64(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z3
-	PREFETCHT0 128(AX)(DI*1)
-	VMOVUPS    128(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z0
-	PREFETCHT0 128(R8)(DI*1)
-	VMOVUPS    128(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z1
-	PREFETCHT0 128(R9)(DI*1)
-	VMOVUPS    128(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z2
-	PREFETCHT0 128(R10)(DI*1)
-	VMOVUPS    128(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z3
-	PREFETCHT0 192(AX)(DI*1)
-	VMOVUPS    192(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z0
-	PREFETCHT0 192(R8)(DI*1)
-	VMOVUPS    192(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z1
-	PREFETCHT0 192(R9)(DI*1)
-	VMOVUPS    192(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z2
-	PREFETCHT0 192(R10)(DI*1)
-	VMOVUPS    192(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z3
-	PREFETCHT0 256(AX)(DI*1)
-	VMOVUPS    256(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z0
-	PREFETCHT0 256(R8)(DI*1)
-	VMOVUPS    256(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z1
-	PREFETCHT0 256(R9)(DI*1)
-	VMOVUPS    256(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z2
-	PREFETCHT0 256(R10)(DI*1)
-	VMOVUPS    256(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z3
-	PREFETCHT0 320(AX)(DI*1)
-	VMOVUPS    320(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z0
-	PREFETCHT0 320(R8)(DI*1)
-	VMOVUPS    320(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z1
-	PREFETCHT0 320(R9)(DI*1)
-	VMOVUPS    320(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z2
-	PREFETCHT0 320(R10)(DI*1)
-	VMOVUPS    320(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z3
-	PREFETCHT0 384(AX)(DI*1)
-	VMOVUPS    384(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z0
-	PREFETCHT0 384(R8)(DI*1)
-	VMOVUPS    384(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z1
-	PREFETCHT0 384(R9)(DI*1)
-	VMOVUPS    384(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z2
-	PREFETCHT0 384(R10)(DI*1)
-	VMOVUPS    384(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z3
-	PREFETCHT0 448(AX)(DI*1)
-	VMOVUPS    448(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z0
-	PREFETCHT0 448(R8)(DI*1)
-	VMOVUPS    448(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z1
-	PREFETCHT0 448(R9)(DI*1)
-	VMOVUPS    448(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z2
-	PREFETCHT0 448(R10)(DI*1)
-	VMOVUPS    448(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z3
-	PREFETCHT0 512(AX)(DI*1)
-	VMOVUPS    512(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z0
-	PREFETCHT0 512(R8)(DI*1)
-	VMOVUPS    512(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z1
-	PREFETCHT0 512(R9)(DI*1)
-	VMOVUPS    512(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z2
-	PREFETCHT0 512(R10)(DI*1)
-	VMOVUPS    512(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z3
-	PREFETCHT0 576(AX)(DI*1)
-	VMOVUPS    576(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z0
-	PREFETCHT0 576(R8)(DI*1)
-	VMOVUPS    576(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z1
-	PREFETCHT0 576(R9)(DI*1)
-	VMOVUPS    576(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z2
-	PREFETCHT0 576(R10)(DI*1)
-	VMOVUPS    576(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z3
-	PREFETCHT0 640(AX)(DI*1)
-	VMOVUPS    640(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z0
-	PREFETCHT0 640(R8)(DI*1)
-	VMOVUPS    640(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z1
-	PREFETCHT0 640(R9)(DI*1)
-	VMOVUPS    640(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z2
-	PREFETCHT0 640(R10)(DI*1)
-	VMOVUPS    640(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z3
-	PREFETCHT0 704(AX)(DI*1)
-	VMOVUPS    704(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z0
-	PREFETCHT0 704(R8)(DI*1)
-	VMOVUPS    704(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z1
-	PREFETCHT0 704(R9)(DI*1)
-	VMOVUPS    704(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z2
-	PREFETCHT0 704(R10)(DI*1)
-	VMOVUPS    704(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z3
-	PREFETCHT0 768(AX)(DI*1)
-	VMOVUPS    768(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z0
-	PREFETCHT0 768(R8)(DI*1)
-	VMOVUPS    768(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z1
-	PREFETCHT0 768(R9)(DI*1)
-	VMOVUPS    768(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z2
-	PREFETCHT0 768(R10)(DI*1)
-	VMOVUPS    768(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z3
-	PREFETCHT0 832(AX)(DI*1)
-	VMOVUPS    832(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z0
-	PREFETCHT0 832(R8)(DI*1)
-	VMOVUPS    832(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z1
-	PREFETCHT0 832(R9)(DI*1)
-	VMOVUPS    832(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z2
-	PREFETCHT0 832(R10)(DI*1)
-	VMOVUPS    832(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z3
-	PREFETCHT0 896(AX)(DI*1)
-	VMOVUPS    896(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z0
-	PREFETCHT0 896(R8)(DI*1)
-	VMOVUPS    896(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z1
-	PREFETCHT0 896(R9)(DI*1)
-	VMOVUPS    896(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z2
-	PREFETCHT0 896(R10)(DI*1)
-	VMOVUPS    896(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z3
-	PREFETCHT0 960(AX)(DI*1)
-	VMOVUPS    960(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z0
-	PREFETCHT0 960(R8)(DI*1)
-	VMOVUPS    960(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z1
-	PREFETCHT0 960(R9)(DI*1)
-	VMOVUPS    960(R9), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z2
-	PREFETCHT0 960(R10)(DI*1)
-	VMOVUPS    960(R10), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z3
-	ADDQ       $0x00000400, AX
-	ADDQ       $0x00000400, R8
-	ADDQ       $0x00000400, R9
-	ADDQ       $0x00000400, R10
-	ADDQ       $0x00000040, CX
-	DECQ       DX
-	JNZ        block
-	VMOVUPS    Z0, (SI)
-	VMOVUPS    Z1, 64(SI)
-	VMOVUPS    Z2, 128(SI)
-	VMOVUPS    Z3, 192(SI)
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z2
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z3
+	VPBROADCASTD (CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z2
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z3
+	VPBROADCASTD 4(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z2
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z3
+	VPBROADCASTD 8(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z2
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z3
+	VPBROADCASTD 12(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z2
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z3
+	VPBROADCASTD 16(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z2
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z3
+	VPBROADCASTD 20(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z2
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z3
+	VPBROADCASTD 24(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z2
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z3
+	VPBROADCASTD 28(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z2
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z3
+	VPBROADCASTD 32(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z2
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z3
+	VPBROADCASTD 36(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z2
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z3
+	VPBROADCASTD 40(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z2
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z3
+	VPBROADCASTD 44(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z2
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z3
+	VPBROADCASTD 48(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z2
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z3
+	VPBROADCASTD 52(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z2
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z3
+	VPBROADCASTD 56(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z2
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z3
+	VPBROADCASTD 60(CX), Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z4, Z2, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z4, Z3, Z1
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x00000040, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
 	VZEROUPPER
 	RET
 
-// func bf16Native1AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native1AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native1AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native1AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 
 block:
@@ -51491,178 +51313,214 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x76; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z1, Z0
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x00000040, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
 	VZEROUPPER
 	RET
 
-// func bf16Native2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native2Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native2Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native2Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), SI
+	MOVQ   y+48(FP), SI
 	MOVQ   ahead+32(FP), DI
-	MOVQ   AX, R8
-	ADDQ   BX, R8
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 
 block:
-	PREFETCHT0 (AX)(DI*1)
-	VMOVUPS    (AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z4, Z2
-	PREFETCHT0 (R8)(DI*1)
-	VMOVUPS    (R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z4, Z3
-	PREFETCHT0 64(AX)(DI*1)
-	VMOVUPS    64(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z4, Z2
-	PREFETCHT0 64(R8)(DI*1)
-	VMOVUPS    64(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z4, Z3
-	PREFETCHT0 128(AX)(DI*1)
-	VMOVUPS    128(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z4, Z2
-	PREFETCHT0 128(R8)(DI*1)
-	VMOVUPS    128(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z4, Z3
-	PREFETCHT0 192(AX)(DI*1)
-	VMOVUPS    192(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z4, Z2
-	PREFETCHT0 192(R8)(DI*1)
-	VMOVUPS    192(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z4, Z3
-	PREFETCHT0 256(AX)(DI*1)
-	VMOVUPS    256(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z4, Z2
-	PREFETCHT0 256(R8)(DI*1)
-	VMOVUPS    256(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z4, Z3
-	PREFETCHT0 320(AX)(DI*1)
-	VMOVUPS    320(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z4, Z2
-	PREFETCHT0 320(R8)(DI*1)
-	VMOVUPS    320(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z4, Z3
-	PREFETCHT0 384(AX)(DI*1)
-	VMOVUPS    384(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z4, Z2
-	PREFETCHT0 384(R8)(DI*1)
-	VMOVUPS    384(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z4, Z3
-	PREFETCHT0 448(AX)(DI*1)
-	VMOVUPS    448(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z4, Z2
-	PREFETCHT0 448(R8)(DI*1)
-	VMOVUPS    448(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z4, Z3
-	PREFETCHT0 512(AX)(DI*1)
-	VMOVUPS    512(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z4, Z2
-	PREFETCHT0 512(R8)(DI*1)
-	VMOVUPS    512(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z4, Z3
-	PREFETCHT0 576(AX)(DI*1)
-	VMOVUPS    576(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z4, Z2
-	PREFETCHT0 576(R8)(DI*1)
-	VMOVUPS    576(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z4, Z3
-	PREFETCHT0 640(AX)(DI*1)
-	VMOVUPS    640(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z4, Z2
-	PREFETCHT0 640(R8)(DI*1)
-	VMOVUPS    640(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z4, Z3
-	PREFETCHT0 704(AX)(DI*1)
-	VMOVUPS    704(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z4, Z2
-	PREFETCHT0 704(R8)(DI*1)
-	VMOVUPS    704(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z4, Z3
-	PREFETCHT0 768(AX)(DI*1)
-	VMOVUPS    768(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z4, Z2
-	PREFETCHT0 768(R8)(DI*1)
-	VMOVUPS    768(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z4, Z3
-	PREFETCHT0 832(AX)(DI*1)
-	VMOVUPS    832(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z4, Z2
-	PREFETCHT0 832(R8)(DI*1)
-	VMOVUPS    832(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z4, Z3
-	PREFETCHT0 896(AX)(DI*1)
-	VMOVUPS    896(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z4, Z2
-	PREFETCHT0 896(R8)(DI*1)
-	VMOVUPS    896(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z4, Z3
-	PREFETCHT0 960(AX)(DI*1)
-	VMOVUPS    960(AX), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z4, Z2
-	PREFETCHT0 960(R8)(DI*1)
-	VMOVUPS    960(R8), Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z4, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z4, Z3
-	ADDQ       $0x00000400, AX
-	ADDQ       $0x00000400, R8
-	ADDQ       $0x00000080, CX
-	DECQ       DX
-	JNZ        block
-	VMOVUPS    Z0, (SI)
-	VMOVUPS    Z1, 64(SI)
-	VMOVUPS    Z2, 128(SI)
-	VMOVUPS    Z3, 192(SI)
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z4
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z5
+	VPBROADCASTD (CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 64(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z4
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z5
+	VPBROADCASTD 4(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 68(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z4
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z5
+	VPBROADCASTD 8(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 72(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z4
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z5
+	VPBROADCASTD 12(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 76(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z4
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z5
+	VPBROADCASTD 16(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 80(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z4
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z5
+	VPBROADCASTD 20(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 84(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z4
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z5
+	VPBROADCASTD 24(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 88(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z4
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z5
+	VPBROADCASTD 28(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 92(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z4
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z5
+	VPBROADCASTD 32(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 96(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z4
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z5
+	VPBROADCASTD 36(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 100(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z4
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z5
+	VPBROADCASTD 40(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 104(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z4
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z5
+	VPBROADCASTD 44(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 108(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z4
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z5
+	VPBROADCASTD 48(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 112(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z4
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z5
+	VPBROADCASTD 52(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 116(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z4
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z5
+	VPBROADCASTD 56(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 120(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z4
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z5
+	VPBROADCASTD 60(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z6, Z4, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z6, Z5, Z1
+	VPBROADCASTD 124(CX), Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z6, Z4, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z6, Z5, Z3
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x00000080, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
 	VZEROUPPER
 	RET
 
-// func bf16Native2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 
@@ -51733,6 +51591,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z2, Z1
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x00000080, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -51740,17 +51599,18 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native3Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native3Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native3Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), SI
+	MOVQ   y+48(FP), SI
 	MOVQ   ahead+32(FP), DI
-	MOVQ   AX, R8
-	ADDQ   BX, R8
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -51759,189 +51619,239 @@ TEXT ·bf16Native3Groups2AVX512(SB), NOSPLIT, $8-48
 	VXORPS Z5, Z5, Z5
 
 block:
-	PREFETCHT0 (AX)(DI*1)
-	VMOVUPS    (AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z6, Z4
-	PREFETCHT0 (R8)(DI*1)
-	VMOVUPS    (R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z6, Z5
-	PREFETCHT0 64(AX)(DI*1)
-	VMOVUPS    64(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z6, Z4
-	PREFETCHT0 64(R8)(DI*1)
-	VMOVUPS    64(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z6, Z5
-	PREFETCHT0 128(AX)(DI*1)
-	VMOVUPS    128(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z6, Z4
-	PREFETCHT0 128(R8)(DI*1)
-	VMOVUPS    128(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z6, Z5
-	PREFETCHT0 192(AX)(DI*1)
-	VMOVUPS    192(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z6, Z4
-	PREFETCHT0 192(R8)(DI*1)
-	VMOVUPS    192(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z6, Z5
-	PREFETCHT0 256(AX)(DI*1)
-	VMOVUPS    256(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z6, Z4
-	PREFETCHT0 256(R8)(DI*1)
-	VMOVUPS    256(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z6, Z5
-	PREFETCHT0 320(AX)(DI*1)
-	VMOVUPS    320(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z6, Z4
-	PREFETCHT0 320(R8)(DI*1)
-	VMOVUPS    320(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z6, Z5
-	PREFETCHT0 384(AX)(DI*1)
-	VMOVUPS    384(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z6, Z4
-	PREFETCHT0 384(R8)(DI*1)
-	VMOVUPS    384(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z6, Z5
-	PREFETCHT0 448(AX)(DI*1)
-	VMOVUPS    448(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z6, Z4
-	PREFETCHT0 448(R8)(DI*1)
-	VMOVUPS    448(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z6, Z5
-	PREFETCHT0 512(AX)(DI*1)
-	VMOVUPS    512(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z6, Z4
-	PREFETCHT0 512(R8)(DI*1)
-	VMOVUPS    512(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z6, Z5
-	PREFETCHT0 576(AX)(DI*1)
-	VMOVUPS    576(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z6, Z4
-	PREFETCHT0 576(R8)(DI*1)
-	VMOVUPS    576(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z6, Z5
-	PREFETCHT0 640(AX)(DI*1)
-	VMOVUPS    640(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z6, Z4
-	PREFETCHT0 640(R8)(DI*1)
-	VMOVUPS    640(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z6, Z5
-	PREFETCHT0 704(AX)(DI*1)
-	VMOVUPS    704(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z6, Z4
-	PREFETCHT0 704(R8)(DI*1)
-	VMOVUPS    704(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z6, Z5
-	PREFETCHT0 768(AX)(DI*1)
-	VMOVUPS    768(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z6, Z4
-	PREFETCHT0 768(R8)(DI*1)
-	VMOVUPS    768(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z6, Z5
-	PREFETCHT0 832(AX)(DI*1)
-	VMOVUPS    832(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z6, Z4
-	PREFETCHT0 832(R8)(DI*1)
-	VMOVUPS    832(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z6, Z5
-	PREFETCHT0 896(AX)(DI*1)
-	VMOVUPS    896(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z6, Z4
-	PREFETCHT0 896(R8)(DI*1)
-	VMOVUPS    896(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z6, Z5
-	PREFETCHT0 960(AX)(DI*1)
-	VMOVUPS    960(AX), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z6, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z6, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z6, Z4
-	PREFETCHT0 960(R8)(DI*1)
-	VMOVUPS    960(R8), Z6
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z6, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z6, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z6, Z5
-	ADDQ       $0x00000400, AX
-	ADDQ       $0x00000400, R8
-	ADDQ       $0x000000c0, CX
-	DECQ       DX
-	JNZ        block
-	VMOVUPS    Z0, (SI)
-	VMOVUPS    Z1, 64(SI)
-	VMOVUPS    Z2, 128(SI)
-	VMOVUPS    Z3, 192(SI)
-	VMOVUPS    Z4, 256(SI)
-	VMOVUPS    Z5, 320(SI)
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z6
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z7
+	VPBROADCASTD (CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 64(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 128(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z6
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z7
+	VPBROADCASTD 4(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 68(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 132(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z6
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z7
+	VPBROADCASTD 8(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 72(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 136(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z6
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z7
+	VPBROADCASTD 12(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 76(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 140(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z6
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z7
+	VPBROADCASTD 16(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 80(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 144(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z6
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z7
+	VPBROADCASTD 20(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 84(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 148(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z6
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z7
+	VPBROADCASTD 24(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 88(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 152(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z6
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z7
+	VPBROADCASTD 28(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 92(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 156(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z6
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z7
+	VPBROADCASTD 32(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 96(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 160(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z6
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z7
+	VPBROADCASTD 36(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 100(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 164(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z6
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z7
+	VPBROADCASTD 40(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 104(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 168(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z6
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z7
+	VPBROADCASTD 44(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 108(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 172(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z6
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z7
+	VPBROADCASTD 48(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 112(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 176(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z6
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z7
+	VPBROADCASTD 52(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 116(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 180(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z6
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z7
+	VPBROADCASTD 56(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 120(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 184(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z6
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z7
+	VPBROADCASTD 60(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z8, Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z8, Z7, Z1
+	VPBROADCASTD 124(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z8, Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z8, Z7, Z3
+	VPBROADCASTD 188(CX), Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z8, Z6, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z8, Z7, Z5
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x000000c0, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
 	VZEROUPPER
 	RET
 
-// func bf16Native3AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native3AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native3AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native3AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -52029,6 +51939,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x66; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z3, Z2
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x000000c0, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -52037,17 +51948,18 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native4Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native4Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native4Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), SI
+	MOVQ   y+48(FP), SI
 	MOVQ   ahead+32(FP), DI
-	MOVQ   AX, R8
-	ADDQ   BX, R8
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -52058,223 +51970,289 @@ TEXT ·bf16Native4Groups2AVX512(SB), NOSPLIT, $8-48
 	VXORPS Z7, Z7, Z7
 
 block:
-	PREFETCHT0 (AX)(DI*1)
-	VMOVUPS    (AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z8, Z6
-	PREFETCHT0 (R8)(DI*1)
-	VMOVUPS    (R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z8, Z7
-	PREFETCHT0 64(AX)(DI*1)
-	VMOVUPS    64(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z8, Z6
-	PREFETCHT0 64(R8)(DI*1)
-	VMOVUPS    64(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z8, Z7
-	PREFETCHT0 128(AX)(DI*1)
-	VMOVUPS    128(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z8, Z6
-	PREFETCHT0 128(R8)(DI*1)
-	VMOVUPS    128(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z8, Z7
-	PREFETCHT0 192(AX)(DI*1)
-	VMOVUPS    192(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z8, Z6
-	PREFETCHT0 192(R8)(DI*1)
-	VMOVUPS    192(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z8, Z7
-	PREFETCHT0 256(AX)(DI*1)
-	VMOVUPS    256(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z8, Z6
-	PREFETCHT0 256(R8)(DI*1)
-	VMOVUPS    256(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z8, Z7
-	PREFETCHT0 320(AX)(DI*1)
-	VMOVUPS    320(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z8, Z6
-	PREFETCHT0 320(R8)(DI*1)
-	VMOVUPS    320(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z8, Z7
-	PREFETCHT0 384(AX)(DI*1)
-	VMOVUPS    384(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z8, Z6
-	PREFETCHT0 384(R8)(DI*1)
-	VMOVUPS    384(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z8, Z7
-	PREFETCHT0 448(AX)(DI*1)
-	VMOVUPS    448(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z8, Z6
-	PREFETCHT0 448(R8)(DI*1)
-	VMOVUPS    448(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z8, Z7
-	PREFETCHT0 512(AX)(DI*1)
-	VMOVUPS    512(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z8, Z6
-	PREFETCHT0 512(R8)(DI*1)
-	VMOVUPS    512(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z8, Z7
-	PREFETCHT0 576(AX)(DI*1)
-	VMOVUPS    576(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z8, Z6
-	PREFETCHT0 576(R8)(DI*1)
-	VMOVUPS    576(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z8, Z7
-	PREFETCHT0 640(AX)(DI*1)
-	VMOVUPS    640(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z8, Z6
-	PREFETCHT0 640(R8)(DI*1)
-	VMOVUPS    640(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z8, Z7
-	PREFETCHT0 704(AX)(DI*1)
-	VMOVUPS    704(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z8, Z6
-	PREFETCHT0 704(R8)(DI*1)
-	VMOVUPS    704(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z8, Z7
-	PREFETCHT0 768(AX)(DI*1)
-	VMOVUPS    768(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z8, Z6
-	PREFETCHT0 768(R8)(DI*1)
-	VMOVUPS    768(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z8, Z7
-	PREFETCHT0 832(AX)(DI*1)
-	VMOVUPS    832(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z8, Z6
-	PREFETCHT0 832(R8)(DI*1)
-	VMOVUPS    832(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z8, Z7
-	PREFETCHT0 896(AX)(DI*1)
-	VMOVUPS    896(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z8, Z6
-	PREFETCHT0 896(R8)(DI*1)
-	VMOVUPS    896(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z8, Z7
-	PREFETCHT0 960(AX)(DI*1)
-	VMOVUPS    960(AX), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z8, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z8, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z8, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z8, Z6
-	PREFETCHT0 960(R8)(DI*1)
-	VMOVUPS    960(R8), Z8
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z8, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z8, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z8, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z8, Z7
-	ADDQ       $0x00000400, AX
-	ADDQ       $0x00000400, R8
-	ADDQ       $0x00000100, CX
-	DECQ       DX
-	JNZ        block
-	VMOVUPS    Z0, (SI)
-	VMOVUPS    Z1, 64(SI)
-	VMOVUPS    Z2, 128(SI)
-	VMOVUPS    Z3, 192(SI)
-	VMOVUPS    Z4, 256(SI)
-	VMOVUPS    Z5, 320(SI)
-	VMOVUPS    Z6, 384(SI)
-	VMOVUPS    Z7, 448(SI)
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z8
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z9
+	VPBROADCASTD (CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 64(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 128(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 192(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z8
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z9
+	VPBROADCASTD 4(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 68(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 132(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 196(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z8
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z9
+	VPBROADCASTD 8(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 72(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 136(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 200(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z8
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z9
+	VPBROADCASTD 12(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 76(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 140(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 204(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z8
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z9
+	VPBROADCASTD 16(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 80(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 144(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 208(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z8
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z9
+	VPBROADCASTD 20(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 84(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 148(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 212(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z8
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z9
+	VPBROADCASTD 24(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 88(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 152(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 216(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z8
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z9
+	VPBROADCASTD 28(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 92(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 156(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 220(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z8
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z9
+	VPBROADCASTD 32(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 96(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 160(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 224(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z8
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z9
+	VPBROADCASTD 36(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 100(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 164(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 228(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z8
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z9
+	VPBROADCASTD 40(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 104(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 168(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 232(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z8
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z9
+	VPBROADCASTD 44(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 108(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 172(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 236(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z8
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z9
+	VPBROADCASTD 48(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 112(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 176(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 240(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z8
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z9
+	VPBROADCASTD 52(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 116(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 180(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 244(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z8
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z9
+	VPBROADCASTD 56(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 120(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 184(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 248(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z8
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z9
+	VPBROADCASTD 60(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z10, Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z10, Z9, Z1
+	VPBROADCASTD 124(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z10, Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z10, Z9, Z3
+	VPBROADCASTD 188(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z10, Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z10, Z9, Z5
+	VPBROADCASTD 252(CX), Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x48; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z10, Z8, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x48; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z10, Z9, Z7
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x00000100, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
+	VMOVUPS      Z6, 384(SI)
+	VMOVUPS      Z7, 448(SI)
 	VZEROUPPER
 	RET
 
-// func bf16Native4AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native4AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native4AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native4AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -52379,6 +52357,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z4, Z3
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x00000100, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -52388,17 +52367,18 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native5Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native5Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native5Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), SI
+	MOVQ   y+48(FP), SI
 	MOVQ   ahead+32(FP), DI
-	MOVQ   AX, R8
-	ADDQ   BX, R8
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -52411,257 +52391,339 @@ TEXT ·bf16Native5Groups2AVX512(SB), NOSPLIT, $8-48
 	VXORPS Z9, Z9, Z9
 
 block:
-	PREFETCHT0 (AX)(DI*1)
-	VMOVUPS    (AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z10, Z8
-	PREFETCHT0 (R8)(DI*1)
-	VMOVUPS    (R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z10, Z9
-	PREFETCHT0 64(AX)(DI*1)
-	VMOVUPS    64(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z10, Z8
-	PREFETCHT0 64(R8)(DI*1)
-	VMOVUPS    64(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z10, Z9
-	PREFETCHT0 128(AX)(DI*1)
-	VMOVUPS    128(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z10, Z8
-	PREFETCHT0 128(R8)(DI*1)
-	VMOVUPS    128(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z10, Z9
-	PREFETCHT0 192(AX)(DI*1)
-	VMOVUPS    192(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z10, Z8
-	PREFETCHT0 192(R8)(DI*1)
-	VMOVUPS    192(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z10, Z9
-	PREFETCHT0 256(AX)(DI*1)
-	VMOVUPS    256(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z10, Z8
-	PREFETCHT0 256(R8)(DI*1)
-	VMOVUPS    256(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z10, Z9
-	PREFETCHT0 320(AX)(DI*1)
-	VMOVUPS    320(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z10, Z8
-	PREFETCHT0 320(R8)(DI*1)
-	VMOVUPS    320(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z10, Z9
-	PREFETCHT0 384(AX)(DI*1)
-	VMOVUPS    384(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z10, Z8
-	PREFETCHT0 384(R8)(DI*1)
-	VMOVUPS    384(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z10, Z9
-	PREFETCHT0 448(AX)(DI*1)
-	VMOVUPS    448(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z10, Z8
-	PREFETCHT0 448(R8)(DI*1)
-	VMOVUPS    448(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z10, Z9
-	PREFETCHT0 512(AX)(DI*1)
-	VMOVUPS    512(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z10, Z8
-	PREFETCHT0 512(R8)(DI*1)
-	VMOVUPS    512(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z10, Z9
-	PREFETCHT0 576(AX)(DI*1)
-	VMOVUPS    576(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z10, Z8
-	PREFETCHT0 576(R8)(DI*1)
-	VMOVUPS    576(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z10, Z9
-	PREFETCHT0 640(AX)(DI*1)
-	VMOVUPS    640(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z10, Z8
-	PREFETCHT0 640(R8)(DI*1)
-	VMOVUPS    640(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z10, Z9
-	PREFETCHT0 704(AX)(DI*1)
-	VMOVUPS    704(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z10, Z8
-	PREFETCHT0 704(R8)(DI*1)
-	VMOVUPS    704(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z10, Z9
-	PREFETCHT0 768(AX)(DI*1)
-	VMOVUPS    768(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z10, Z8
-	PREFETCHT0 768(R8)(DI*1)
-	VMOVUPS    768(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z10, Z9
-	PREFETCHT0 832(AX)(DI*1)
-	VMOVUPS    832(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z10, Z8
-	PREFETCHT0 832(R8)(DI*1)
-	VMOVUPS    832(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z10, Z9
-	PREFETCHT0 896(AX)(DI*1)
-	VMOVUPS    896(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z10, Z8
-	PREFETCHT0 896(R8)(DI*1)
-	VMOVUPS    896(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z10, Z9
-	PREFETCHT0 960(AX)(DI*1)
-	VMOVUPS    960(AX), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z10, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z10, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z10, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z10, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4f // VDPBF16PS  316(CX), Z10, Z8
-	PREFETCHT0 960(R8)(DI*1)
-	VMOVUPS    960(R8), Z10
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z10, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z10, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z10, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z10, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4f // VDPBF16PS  316(CX), Z10, Z9
-	ADDQ       $0x00000400, AX
-	ADDQ       $0x00000400, R8
-	ADDQ       $0x00000140, CX
-	DECQ       DX
-	JNZ        block
-	VMOVUPS    Z0, (SI)
-	VMOVUPS    Z1, 64(SI)
-	VMOVUPS    Z2, 128(SI)
-	VMOVUPS    Z3, 192(SI)
-	VMOVUPS    Z4, 256(SI)
-	VMOVUPS    Z5, 320(SI)
-	VMOVUPS    Z6, 384(SI)
-	VMOVUPS    Z7, 448(SI)
-	VMOVUPS    Z8, 512(SI)
-	VMOVUPS    Z9, 576(SI)
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z10
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z11
+	VPBROADCASTD (CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 64(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 128(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 192(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 256(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z10
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z11
+	VPBROADCASTD 4(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 68(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 132(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 196(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 260(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z10
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z11
+	VPBROADCASTD 8(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 72(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 136(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 200(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 264(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z10
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z11
+	VPBROADCASTD 12(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 76(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 140(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 204(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 268(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z10
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z11
+	VPBROADCASTD 16(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 80(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 144(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 208(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 272(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z10
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z11
+	VPBROADCASTD 20(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 84(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 148(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 212(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 276(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z10
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z11
+	VPBROADCASTD 24(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 88(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 152(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 216(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 280(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z10
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z11
+	VPBROADCASTD 28(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 92(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 156(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 220(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 284(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z10
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z11
+	VPBROADCASTD 32(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 96(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 160(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 224(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 288(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z10
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z11
+	VPBROADCASTD 36(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 100(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 164(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 228(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 292(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z10
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z11
+	VPBROADCASTD 40(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 104(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 168(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 232(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 296(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z10
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z11
+	VPBROADCASTD 44(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 108(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 172(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 236(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 300(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z10
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z11
+	VPBROADCASTD 48(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 112(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 176(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 240(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 304(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z10
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z11
+	VPBROADCASTD 52(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 116(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 180(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 244(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 308(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z10
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z11
+	VPBROADCASTD 56(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 120(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 184(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 248(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 312(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z10
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z11
+	VPBROADCASTD 60(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z1
+	VPBROADCASTD 124(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z12, Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z12, Z11, Z3
+	VPBROADCASTD 188(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z12, Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z12, Z11, Z5
+	VPBROADCASTD 252(CX), Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z12, Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z12, Z11, Z7
+	VPBROADCASTD 316(CX), Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x48; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z12, Z10, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x48; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z12, Z11, Z9
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x00000140, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
+	VMOVUPS      Z6, 384(SI)
+	VMOVUPS      Z7, 448(SI)
+	VMOVUPS      Z8, 512(SI)
+	VMOVUPS      Z9, 576(SI)
 	VZEROUPPER
 	RET
 
-// func bf16Native5AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native5AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native5AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native5AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -52783,6 +52845,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x4f // VDPBF16PS  316(CX), Z5, Z4
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x00000140, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -52793,17 +52856,18 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native6Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native6Groups2AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native6Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), SI
+	MOVQ   y+48(FP), SI
 	MOVQ   ahead+32(FP), DI
-	MOVQ   AX, R8
-	ADDQ   BX, R8
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -52818,291 +52882,389 @@ TEXT ·bf16Native6Groups2AVX512(SB), NOSPLIT, $8-48
 	VXORPS Z11, Z11, Z11
 
 block:
-	PREFETCHT0 (AX)(DI*1)
-	VMOVUPS    (AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x50 // VDPBF16PS  320(CX), Z12, Z10
-	PREFETCHT0 (R8)(DI*1)
-	VMOVUPS    (R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x10 // VDPBF16PS  64(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x20 // VDPBF16PS  128(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x30 // VDPBF16PS  192(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x40 // VDPBF16PS  256(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x50 // VDPBF16PS  320(CX), Z12, Z11
-	PREFETCHT0 64(AX)(DI*1)
-	VMOVUPS    64(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x51 // VDPBF16PS  324(CX), Z12, Z10
-	PREFETCHT0 64(R8)(DI*1)
-	VMOVUPS    64(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x01 // VDPBF16PS  4(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x11 // VDPBF16PS  68(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x21 // VDPBF16PS  132(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x31 // VDPBF16PS  196(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x41 // VDPBF16PS  260(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x51 // VDPBF16PS  324(CX), Z12, Z11
-	PREFETCHT0 128(AX)(DI*1)
-	VMOVUPS    128(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x52 // VDPBF16PS  328(CX), Z12, Z10
-	PREFETCHT0 128(R8)(DI*1)
-	VMOVUPS    128(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x02 // VDPBF16PS  8(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x12 // VDPBF16PS  72(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x22 // VDPBF16PS  136(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x32 // VDPBF16PS  200(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x42 // VDPBF16PS  264(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x52 // VDPBF16PS  328(CX), Z12, Z11
-	PREFETCHT0 192(AX)(DI*1)
-	VMOVUPS    192(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x53 // VDPBF16PS  332(CX), Z12, Z10
-	PREFETCHT0 192(R8)(DI*1)
-	VMOVUPS    192(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x03 // VDPBF16PS  12(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x13 // VDPBF16PS  76(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x23 // VDPBF16PS  140(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x33 // VDPBF16PS  204(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x43 // VDPBF16PS  268(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x53 // VDPBF16PS  332(CX), Z12, Z11
-	PREFETCHT0 256(AX)(DI*1)
-	VMOVUPS    256(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x54 // VDPBF16PS  336(CX), Z12, Z10
-	PREFETCHT0 256(R8)(DI*1)
-	VMOVUPS    256(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x04 // VDPBF16PS  16(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x14 // VDPBF16PS  80(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x24 // VDPBF16PS  144(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x34 // VDPBF16PS  208(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x44 // VDPBF16PS  272(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x54 // VDPBF16PS  336(CX), Z12, Z11
-	PREFETCHT0 320(AX)(DI*1)
-	VMOVUPS    320(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x55 // VDPBF16PS  340(CX), Z12, Z10
-	PREFETCHT0 320(R8)(DI*1)
-	VMOVUPS    320(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x05 // VDPBF16PS  20(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x15 // VDPBF16PS  84(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x25 // VDPBF16PS  148(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x35 // VDPBF16PS  212(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x45 // VDPBF16PS  276(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x55 // VDPBF16PS  340(CX), Z12, Z11
-	PREFETCHT0 384(AX)(DI*1)
-	VMOVUPS    384(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x56 // VDPBF16PS  344(CX), Z12, Z10
-	PREFETCHT0 384(R8)(DI*1)
-	VMOVUPS    384(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x06 // VDPBF16PS  24(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x16 // VDPBF16PS  88(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x26 // VDPBF16PS  152(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x36 // VDPBF16PS  216(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x46 // VDPBF16PS  280(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x56 // VDPBF16PS  344(CX), Z12, Z11
-	PREFETCHT0 448(AX)(DI*1)
-	VMOVUPS    448(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x57 // VDPBF16PS  348(CX), Z12, Z10
-	PREFETCHT0 448(R8)(DI*1)
-	VMOVUPS    448(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x07 // VDPBF16PS  28(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x17 // VDPBF16PS  92(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x27 // VDPBF16PS  156(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x37 // VDPBF16PS  220(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x47 // VDPBF16PS  284(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x57 // VDPBF16PS  348(CX), Z12, Z11
-	PREFETCHT0 512(AX)(DI*1)
-	VMOVUPS    512(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x58 // VDPBF16PS  352(CX), Z12, Z10
-	PREFETCHT0 512(R8)(DI*1)
-	VMOVUPS    512(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x08 // VDPBF16PS  32(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x18 // VDPBF16PS  96(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x28 // VDPBF16PS  160(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x38 // VDPBF16PS  224(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x48 // VDPBF16PS  288(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x58 // VDPBF16PS  352(CX), Z12, Z11
-	PREFETCHT0 576(AX)(DI*1)
-	VMOVUPS    576(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x59 // VDPBF16PS  356(CX), Z12, Z10
-	PREFETCHT0 576(R8)(DI*1)
-	VMOVUPS    576(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x09 // VDPBF16PS  36(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x19 // VDPBF16PS  100(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x29 // VDPBF16PS  164(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x39 // VDPBF16PS  228(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x49 // VDPBF16PS  292(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x59 // VDPBF16PS  356(CX), Z12, Z11
-	PREFETCHT0 640(AX)(DI*1)
-	VMOVUPS    640(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5a // VDPBF16PS  360(CX), Z12, Z10
-	PREFETCHT0 640(R8)(DI*1)
-	VMOVUPS    640(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0a // VDPBF16PS  40(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1a // VDPBF16PS  104(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2a // VDPBF16PS  168(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3a // VDPBF16PS  232(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4a // VDPBF16PS  296(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5a // VDPBF16PS  360(CX), Z12, Z11
-	PREFETCHT0 704(AX)(DI*1)
-	VMOVUPS    704(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5b // VDPBF16PS  364(CX), Z12, Z10
-	PREFETCHT0 704(R8)(DI*1)
-	VMOVUPS    704(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0b // VDPBF16PS  44(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1b // VDPBF16PS  108(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2b // VDPBF16PS  172(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3b // VDPBF16PS  236(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4b // VDPBF16PS  300(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5b // VDPBF16PS  364(CX), Z12, Z11
-	PREFETCHT0 768(AX)(DI*1)
-	VMOVUPS    768(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5c // VDPBF16PS  368(CX), Z12, Z10
-	PREFETCHT0 768(R8)(DI*1)
-	VMOVUPS    768(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0c // VDPBF16PS  48(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1c // VDPBF16PS  112(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2c // VDPBF16PS  176(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3c // VDPBF16PS  240(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4c // VDPBF16PS  304(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5c // VDPBF16PS  368(CX), Z12, Z11
-	PREFETCHT0 832(AX)(DI*1)
-	VMOVUPS    832(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5d // VDPBF16PS  372(CX), Z12, Z10
-	PREFETCHT0 832(R8)(DI*1)
-	VMOVUPS    832(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0d // VDPBF16PS  52(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1d // VDPBF16PS  116(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2d // VDPBF16PS  180(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3d // VDPBF16PS  244(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4d // VDPBF16PS  308(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5d // VDPBF16PS  372(CX), Z12, Z11
-	PREFETCHT0 896(AX)(DI*1)
-	VMOVUPS    896(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5e // VDPBF16PS  376(CX), Z12, Z10
-	PREFETCHT0 896(R8)(DI*1)
-	VMOVUPS    896(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0e // VDPBF16PS  56(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1e // VDPBF16PS  120(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2e // VDPBF16PS  184(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3e // VDPBF16PS  248(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4e // VDPBF16PS  312(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5e // VDPBF16PS  376(CX), Z12, Z11
-	PREFETCHT0 960(AX)(DI*1)
-	VMOVUPS    960(AX), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z12, Z0
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z12, Z2
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z12, Z4
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z12, Z6
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x21; BYTE $0x4f // VDPBF16PS  316(CX), Z12, Z8
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x5f // VDPBF16PS  380(CX), Z12, Z10
-	PREFETCHT0 960(R8)(DI*1)
-	VMOVUPS    960(R8), Z12
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x0f // VDPBF16PS  60(CX), Z12, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x1f // VDPBF16PS  124(CX), Z12, Z3
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x2f // VDPBF16PS  188(CX), Z12, Z5
-	BYTE $0x62; BYTE $0xf2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x3f // VDPBF16PS  252(CX), Z12, Z7
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x21; BYTE $0x4f // VDPBF16PS  316(CX), Z12, Z9
-	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x5f // VDPBF16PS  380(CX), Z12, Z11
-	ADDQ       $0x00000400, AX
-	ADDQ       $0x00000400, R8
-	ADDQ       $0x00000180, CX
-	DECQ       DX
-	JNZ        block
-	VMOVUPS    Z0, (SI)
-	VMOVUPS    Z1, 64(SI)
-	VMOVUPS    Z2, 128(SI)
-	VMOVUPS    Z3, 192(SI)
-	VMOVUPS    Z4, 256(SI)
-	VMOVUPS    Z5, 320(SI)
-	VMOVUPS    Z6, 384(SI)
-	VMOVUPS    Z7, 448(SI)
-	VMOVUPS    Z8, 512(SI)
-	VMOVUPS    Z9, 576(SI)
-	VMOVUPS    Z10, 640(SI)
-	VMOVUPS    Z11, 704(SI)
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z12
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z13
+	VPBROADCASTD (CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 64(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 128(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 192(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 256(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 320(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z12
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z13
+	VPBROADCASTD 4(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 68(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 132(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 196(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 260(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 324(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z12
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z13
+	VPBROADCASTD 8(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 72(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 136(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 200(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 264(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 328(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z12
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z13
+	VPBROADCASTD 12(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 76(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 140(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 204(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 268(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 332(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z12
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z13
+	VPBROADCASTD 16(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 80(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 144(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 208(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 272(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 336(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z12
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z13
+	VPBROADCASTD 20(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 84(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 148(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 212(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 276(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 340(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z12
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z13
+	VPBROADCASTD 24(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 88(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 152(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 216(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 280(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 344(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z12
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z13
+	VPBROADCASTD 28(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 92(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 156(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 220(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 284(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 348(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z12
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z13
+	VPBROADCASTD 32(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 96(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 160(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 224(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 288(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 352(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z12
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z13
+	VPBROADCASTD 36(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 100(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 164(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 228(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 292(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 356(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z12
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z13
+	VPBROADCASTD 40(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 104(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 168(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 232(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 296(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 360(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z12
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z13
+	VPBROADCASTD 44(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 108(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 172(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 236(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 300(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 364(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z12
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z13
+	VPBROADCASTD 48(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 112(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 176(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 240(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 304(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 368(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z12
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z13
+	VPBROADCASTD 52(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 116(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 180(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 244(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 308(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 372(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z12
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z13
+	VPBROADCASTD 56(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 120(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 184(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 248(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 312(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 376(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z12
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z13
+	VPBROADCASTD 60(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z1
+	VPBROADCASTD 124(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z3
+	VPBROADCASTD 188(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z14, Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z14, Z13, Z5
+	VPBROADCASTD 252(CX), Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z14, Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z14, Z13, Z7
+	VPBROADCASTD 316(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z14, Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z14, Z13, Z9
+	VPBROADCASTD 380(CX), Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x48; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z14, Z12, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x48; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z14, Z13, Z11
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x00000180, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
+	VMOVUPS      Z6, 384(SI)
+	VMOVUPS      Z7, 448(SI)
+	VMOVUPS      Z8, 512(SI)
+	VMOVUPS      Z9, 576(SI)
+	VMOVUPS      Z10, 640(SI)
+	VMOVUPS      Z11, 704(SI)
 	VZEROUPPER
 	RET
 
-// func bf16Native6AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native6AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native6AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native6AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -53241,6 +53403,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x5f // VDPBF16PS  380(CX), Z6, Z5
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x00000180, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -53252,15 +53415,467 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native7AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native7Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native7AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native7Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+
+block:
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z14
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z15
+	VPBROADCASTD (CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 64(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 128(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 192(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 256(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 320(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 384(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z14
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z15
+	VPBROADCASTD 4(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 68(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 132(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 196(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 260(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 324(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 388(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z14
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z15
+	VPBROADCASTD 8(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 72(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 136(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 200(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 264(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 328(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 392(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z14
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z15
+	VPBROADCASTD 12(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 76(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 140(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 204(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 268(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 332(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 396(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z14
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z15
+	VPBROADCASTD 16(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 80(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 144(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 208(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 272(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 336(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 400(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z14
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z15
+	VPBROADCASTD 20(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 84(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 148(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 212(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 276(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 340(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 404(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z14
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z15
+	VPBROADCASTD 24(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 88(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 152(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 216(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 280(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 344(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 408(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z14
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z15
+	VPBROADCASTD 28(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 92(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 156(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 220(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 284(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 348(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 412(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z14
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z15
+	VPBROADCASTD 32(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 96(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 160(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 224(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 288(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 352(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 416(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z14
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z15
+	VPBROADCASTD 36(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 100(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 164(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 228(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 292(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 356(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 420(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z14
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z15
+	VPBROADCASTD 40(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 104(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 168(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 232(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 296(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 360(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 424(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z14
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z15
+	VPBROADCASTD 44(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 108(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 172(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 236(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 300(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 364(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 428(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z14
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z15
+	VPBROADCASTD 48(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 112(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 176(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 240(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 304(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 368(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 432(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z14
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z15
+	VPBROADCASTD 52(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 116(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 180(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 244(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 308(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 372(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 436(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z14
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z15
+	VPBROADCASTD 56(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 120(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 184(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 248(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 312(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 376(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 440(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z14
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z15
+	VPBROADCASTD 60(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z1
+	VPBROADCASTD 124(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z3
+	VPBROADCASTD 188(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z5
+	VPBROADCASTD 252(CX), Z16
+	BYTE $0x62; BYTE $0xb2; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z16, Z14, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z16, Z15, Z7
+	VPBROADCASTD 316(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z16, Z14, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z16, Z15, Z9
+	VPBROADCASTD 380(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z16, Z14, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z16, Z15, Z11
+	VPBROADCASTD 444(CX), Z16
+	BYTE $0x62; BYTE $0x32; BYTE $0x0e; BYTE $0x48; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z16, Z14, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x06; BYTE $0x48; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z16, Z15, Z13
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x000001c0, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
+	VMOVUPS      Z6, 384(SI)
+	VMOVUPS      Z7, 448(SI)
+	VMOVUPS      Z8, 512(SI)
+	VMOVUPS      Z9, 576(SI)
+	VMOVUPS      Z10, 640(SI)
+	VMOVUPS      Z11, 704(SI)
+	VMOVUPS      Z12, 768(SI)
+	VMOVUPS      Z13, 832(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native7AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native7AVX512(SB), NOSPLIT, $8-56
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -53416,6 +54031,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x21; BYTE $0x6f // VDPBF16PS  444(CX), Z7, Z6
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x000001c0, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -53428,15 +54044,519 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native8AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native8Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native8AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native8Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+
+block:
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z16
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z17
+	VPBROADCASTD (CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 64(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 128(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 192(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 256(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 320(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 384(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 448(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z16
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z17
+	VPBROADCASTD 4(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 68(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 132(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 196(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 260(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 324(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 388(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 452(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z16
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z17
+	VPBROADCASTD 8(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 72(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 136(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 200(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 264(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 328(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 392(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 456(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z16
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z17
+	VPBROADCASTD 12(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 76(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 140(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 204(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 268(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 332(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 396(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 460(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z16
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z17
+	VPBROADCASTD 16(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 80(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 144(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 208(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 272(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 336(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 400(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 464(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z16
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z17
+	VPBROADCASTD 20(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 84(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 148(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 212(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 276(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 340(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 404(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 468(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z16
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z17
+	VPBROADCASTD 24(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 88(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 152(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 216(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 280(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 344(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 408(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 472(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z16
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z17
+	VPBROADCASTD 28(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 92(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 156(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 220(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 284(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 348(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 412(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 476(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z16
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z17
+	VPBROADCASTD 32(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 96(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 160(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 224(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 288(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 352(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 416(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 480(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z16
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z17
+	VPBROADCASTD 36(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 100(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 164(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 228(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 292(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 356(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 420(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 484(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z16
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z17
+	VPBROADCASTD 40(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 104(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 168(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 232(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 296(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 360(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 424(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 488(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z16
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z17
+	VPBROADCASTD 44(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 108(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 172(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 236(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 300(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 364(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 428(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 492(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z16
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z17
+	VPBROADCASTD 48(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 112(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 176(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 240(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 304(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 368(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 432(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 496(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z16
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z17
+	VPBROADCASTD 52(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 116(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 180(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 244(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 308(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 372(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 436(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 500(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z16
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z17
+	VPBROADCASTD 56(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 120(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 184(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 248(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 312(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 376(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 440(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 504(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z16
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z17
+	VPBROADCASTD 60(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z1
+	VPBROADCASTD 124(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z3
+	VPBROADCASTD 188(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z5
+	VPBROADCASTD 252(CX), Z18
+	BYTE $0x62; BYTE $0xb2; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z7
+	VPBROADCASTD 316(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z18, Z16, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z18, Z17, Z9
+	VPBROADCASTD 380(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z18, Z16, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z18, Z17, Z11
+	VPBROADCASTD 444(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z18, Z16, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z18, Z17, Z13
+	VPBROADCASTD 508(CX), Z18
+	BYTE $0x62; BYTE $0x32; BYTE $0x7e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z18, Z16, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x76; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z18, Z17, Z15
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x00000200, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
+	VMOVUPS      Z6, 384(SI)
+	VMOVUPS      Z7, 448(SI)
+	VMOVUPS      Z8, 512(SI)
+	VMOVUPS      Z9, 576(SI)
+	VMOVUPS      Z10, 640(SI)
+	VMOVUPS      Z11, 704(SI)
+	VMOVUPS      Z12, 768(SI)
+	VMOVUPS      Z13, 832(SI)
+	VMOVUPS      Z14, 896(SI)
+	VMOVUPS      Z15, 960(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native8AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native8AVX512(SB), NOSPLIT, $8-56
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -53609,6 +54729,7 @@ block:
 	BYTE $0x62; BYTE $0xf2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x21; BYTE $0x7f // VDPBF16PS  508(CX), Z8, Z7
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x00000200, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -53622,15 +54743,571 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native9AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native9Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native9AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native9Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+
+block:
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z18
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z19
+	VPBROADCASTD (CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 64(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 128(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 192(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 256(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 320(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 384(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 448(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 512(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z18
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z19
+	VPBROADCASTD 4(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 68(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 132(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 196(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 260(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 324(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 388(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 452(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 516(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z18
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z19
+	VPBROADCASTD 8(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 72(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 136(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 200(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 264(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 328(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 392(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 456(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 520(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z18
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z19
+	VPBROADCASTD 12(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 76(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 140(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 204(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 268(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 332(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 396(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 460(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 524(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z18
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z19
+	VPBROADCASTD 16(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 80(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 144(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 208(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 272(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 336(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 400(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 464(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 528(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z18
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z19
+	VPBROADCASTD 20(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 84(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 148(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 212(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 276(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 340(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 404(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 468(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 532(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z18
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z19
+	VPBROADCASTD 24(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 88(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 152(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 216(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 280(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 344(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 408(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 472(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 536(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z18
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z19
+	VPBROADCASTD 28(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 92(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 156(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 220(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 284(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 348(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 412(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 476(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 540(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z18
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z19
+	VPBROADCASTD 32(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 96(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 160(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 224(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 288(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 352(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 416(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 480(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 544(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z18
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z19
+	VPBROADCASTD 36(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 100(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 164(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 228(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 292(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 356(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 420(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 484(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 548(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z18
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z19
+	VPBROADCASTD 40(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 104(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 168(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 232(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 296(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 360(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 424(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 488(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 552(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z18
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z19
+	VPBROADCASTD 44(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 108(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 172(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 236(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 300(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 364(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 428(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 492(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 556(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z18
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z19
+	VPBROADCASTD 48(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 112(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 176(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 240(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 304(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 368(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 432(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 496(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 560(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z18
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z19
+	VPBROADCASTD 52(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 116(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 180(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 244(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 308(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 372(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 436(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 500(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 564(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z18
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z19
+	VPBROADCASTD 56(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 120(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 184(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 248(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 312(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 376(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 440(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 504(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 568(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z18
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z19
+	VPBROADCASTD 60(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z1
+	VPBROADCASTD 124(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z3
+	VPBROADCASTD 188(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z5
+	VPBROADCASTD 252(CX), Z20
+	BYTE $0x62; BYTE $0xb2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z7
+	VPBROADCASTD 316(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z9
+	VPBROADCASTD 380(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xd4 // VDPBF16PS    Z20, Z18, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xdc // VDPBF16PS    Z20, Z19, Z11
+	VPBROADCASTD 444(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xe4 // VDPBF16PS    Z20, Z18, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xec // VDPBF16PS    Z20, Z19, Z13
+	VPBROADCASTD 508(CX), Z20
+	BYTE $0x62; BYTE $0x32; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xf4 // VDPBF16PS    Z20, Z18, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xfc // VDPBF16PS    Z20, Z19, Z15
+	VPBROADCASTD 572(CX), Z20
+	BYTE $0x62; BYTE $0xa2; BYTE $0x6e; BYTE $0x40; BYTE $0x52; BYTE $0xc4 // VDPBF16PS    Z20, Z18, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x66; BYTE $0x40; BYTE $0x52; BYTE $0xcc // VDPBF16PS    Z20, Z19, Z17
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x00000240, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
+	VMOVUPS      Z6, 384(SI)
+	VMOVUPS      Z7, 448(SI)
+	VMOVUPS      Z8, 512(SI)
+	VMOVUPS      Z9, 576(SI)
+	VMOVUPS      Z10, 640(SI)
+	VMOVUPS      Z11, 704(SI)
+	VMOVUPS      Z12, 768(SI)
+	VMOVUPS      Z13, 832(SI)
+	VMOVUPS      Z14, 896(SI)
+	VMOVUPS      Z15, 960(SI)
+	VMOVUPS      Z16, 1024(SI)
+	VMOVUPS      Z17, 1088(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native9AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native9AVX512(SB), NOSPLIT, $8-56
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -53820,6 +55497,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x84; BYTE $0x21; BYTE $0x3c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  572(CX), Z9, Z8
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x00000240, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -53834,15 +55512,623 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native10AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native10Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native10AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native10Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+
+block:
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z20
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z21
+	VPBROADCASTD (CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 64(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 128(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 192(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 256(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 320(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 384(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 448(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 512(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 576(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z20
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z21
+	VPBROADCASTD 4(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 68(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 132(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 196(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 260(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 324(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 388(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 452(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 516(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 580(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z20
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z21
+	VPBROADCASTD 8(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 72(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 136(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 200(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 264(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 328(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 392(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 456(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 520(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 584(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z20
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z21
+	VPBROADCASTD 12(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 76(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 140(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 204(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 268(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 332(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 396(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 460(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 524(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 588(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z20
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z21
+	VPBROADCASTD 16(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 80(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 144(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 208(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 272(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 336(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 400(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 464(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 528(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 592(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z20
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z21
+	VPBROADCASTD 20(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 84(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 148(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 212(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 276(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 340(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 404(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 468(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 532(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 596(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z20
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z21
+	VPBROADCASTD 24(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 88(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 152(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 216(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 280(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 344(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 408(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 472(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 536(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 600(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z20
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z21
+	VPBROADCASTD 28(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 92(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 156(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 220(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 284(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 348(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 412(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 476(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 540(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 604(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z20
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z21
+	VPBROADCASTD 32(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 96(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 160(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 224(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 288(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 352(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 416(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 480(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 544(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 608(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z20
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z21
+	VPBROADCASTD 36(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 100(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 164(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 228(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 292(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 356(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 420(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 484(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 548(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 612(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z20
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z21
+	VPBROADCASTD 40(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 104(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 168(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 232(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 296(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 360(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 424(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 488(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 552(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 616(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z20
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z21
+	VPBROADCASTD 44(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 108(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 172(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 236(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 300(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 364(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 428(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 492(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 556(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 620(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z20
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z21
+	VPBROADCASTD 48(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 112(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 176(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 240(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 304(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 368(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 432(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 496(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 560(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 624(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z20
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z21
+	VPBROADCASTD 52(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 116(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 180(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 244(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 308(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 372(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 436(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 500(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 564(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 628(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z20
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z21
+	VPBROADCASTD 56(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 120(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 184(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 248(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 312(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 376(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 440(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 504(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 568(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 632(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z20
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z21
+	VPBROADCASTD 60(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z0
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z1
+	VPBROADCASTD 124(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z2
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z3
+	VPBROADCASTD 188(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z4
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z5
+	VPBROADCASTD 252(CX), Z22
+	BYTE $0x62; BYTE $0xb2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z6
+	BYTE $0x62; BYTE $0xb2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z7
+	VPBROADCASTD 316(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z8
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z9
+	VPBROADCASTD 380(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z10
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z11
+	VPBROADCASTD 444(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xe6 // VDPBF16PS    Z22, Z20, Z12
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xee // VDPBF16PS    Z22, Z21, Z13
+	VPBROADCASTD 508(CX), Z22
+	BYTE $0x62; BYTE $0x32; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xf6 // VDPBF16PS    Z22, Z20, Z14
+	BYTE $0x62; BYTE $0x32; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xfe // VDPBF16PS    Z22, Z21, Z15
+	VPBROADCASTD 572(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xc6 // VDPBF16PS    Z22, Z20, Z16
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xce // VDPBF16PS    Z22, Z21, Z17
+	VPBROADCASTD 636(CX), Z22
+	BYTE $0x62; BYTE $0xa2; BYTE $0x5e; BYTE $0x40; BYTE $0x52; BYTE $0xd6 // VDPBF16PS    Z22, Z20, Z18
+	BYTE $0x62; BYTE $0xa2; BYTE $0x56; BYTE $0x40; BYTE $0x52; BYTE $0xde // VDPBF16PS    Z22, Z21, Z19
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x00000280, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
+	VMOVUPS      Z6, 384(SI)
+	VMOVUPS      Z7, 448(SI)
+	VMOVUPS      Z8, 512(SI)
+	VMOVUPS      Z9, 576(SI)
+	VMOVUPS      Z10, 640(SI)
+	VMOVUPS      Z11, 704(SI)
+	VMOVUPS      Z12, 768(SI)
+	VMOVUPS      Z13, 832(SI)
+	VMOVUPS      Z14, 896(SI)
+	VMOVUPS      Z15, 960(SI)
+	VMOVUPS      Z16, 1024(SI)
+	VMOVUPS      Z17, 1088(SI)
+	VMOVUPS      Z18, 1152(SI)
+	VMOVUPS      Z19, 1216(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native10AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native10AVX512(SB), NOSPLIT, $8-56
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -54049,6 +56335,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x8c; BYTE $0x21; BYTE $0x7c; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  636(CX), Z10, Z9
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x00000280, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -54064,15 +56351,675 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native11AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native11Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native11AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native11Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+
+block:
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z22
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z23
+	VPBROADCASTD (CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 64(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 128(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 192(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 256(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 320(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 384(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 448(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 512(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 576(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 640(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z22
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z23
+	VPBROADCASTD 4(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 68(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 132(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 196(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 260(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 324(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 388(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 452(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 516(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 580(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 644(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z22
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z23
+	VPBROADCASTD 8(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 72(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 136(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 200(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 264(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 328(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 392(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 456(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 520(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 584(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 648(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z22
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z23
+	VPBROADCASTD 12(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 76(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 140(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 204(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 268(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 332(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 396(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 460(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 524(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 588(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 652(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z22
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z23
+	VPBROADCASTD 16(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 80(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 144(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 208(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 272(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 336(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 400(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 464(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 528(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 592(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 656(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z22
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z23
+	VPBROADCASTD 20(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 84(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 148(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 212(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 276(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 340(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 404(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 468(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 532(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 596(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 660(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z22
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z23
+	VPBROADCASTD 24(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 88(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 152(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 216(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 280(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 344(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 408(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 472(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 536(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 600(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 664(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z22
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z23
+	VPBROADCASTD 28(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 92(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 156(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 220(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 284(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 348(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 412(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 476(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 540(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 604(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 668(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z22
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z23
+	VPBROADCASTD 32(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 96(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 160(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 224(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 288(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 352(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 416(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 480(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 544(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 608(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 672(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z22
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z23
+	VPBROADCASTD 36(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 100(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 164(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 228(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 292(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 356(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 420(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 484(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 548(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 612(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 676(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z22
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z23
+	VPBROADCASTD 40(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 104(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 168(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 232(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 296(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 360(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 424(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 488(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 552(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 616(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 680(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z22
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z23
+	VPBROADCASTD 44(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 108(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 172(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 236(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 300(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 364(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 428(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 492(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 556(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 620(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 684(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z22
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z23
+	VPBROADCASTD 48(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 112(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 176(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 240(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 304(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 368(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 432(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 496(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 560(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 624(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 688(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z22
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z23
+	VPBROADCASTD 52(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 116(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 180(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 244(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 308(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 372(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 436(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 500(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 564(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 628(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 692(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z22
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z23
+	VPBROADCASTD 56(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 120(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 184(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 248(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 312(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 376(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 440(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 504(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 568(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 632(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 696(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z22
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z23
+	VPBROADCASTD 60(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z1
+	VPBROADCASTD 124(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z3
+	VPBROADCASTD 188(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z5
+	VPBROADCASTD 252(CX), Z24
+	BYTE $0x62; BYTE $0x92; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z7
+	VPBROADCASTD 316(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z9
+	VPBROADCASTD 380(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z11
+	VPBROADCASTD 444(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z13
+	VPBROADCASTD 508(CX), Z24
+	BYTE $0x62; BYTE $0x12; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xf0 // VDPBF16PS    Z24, Z22, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xf8 // VDPBF16PS    Z24, Z23, Z15
+	VPBROADCASTD 572(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xc0 // VDPBF16PS    Z24, Z22, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xc8 // VDPBF16PS    Z24, Z23, Z17
+	VPBROADCASTD 636(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xd0 // VDPBF16PS    Z24, Z22, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xd8 // VDPBF16PS    Z24, Z23, Z19
+	VPBROADCASTD 700(CX), Z24
+	BYTE $0x62; BYTE $0x82; BYTE $0x4e; BYTE $0x40; BYTE $0x52; BYTE $0xe0 // VDPBF16PS    Z24, Z22, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x46; BYTE $0x40; BYTE $0x52; BYTE $0xe8 // VDPBF16PS    Z24, Z23, Z21
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x000002c0, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
+	VMOVUPS      Z6, 384(SI)
+	VMOVUPS      Z7, 448(SI)
+	VMOVUPS      Z8, 512(SI)
+	VMOVUPS      Z9, 576(SI)
+	VMOVUPS      Z10, 640(SI)
+	VMOVUPS      Z11, 704(SI)
+	VMOVUPS      Z12, 768(SI)
+	VMOVUPS      Z13, 832(SI)
+	VMOVUPS      Z14, 896(SI)
+	VMOVUPS      Z15, 960(SI)
+	VMOVUPS      Z16, 1024(SI)
+	VMOVUPS      Z17, 1088(SI)
+	VMOVUPS      Z18, 1152(SI)
+	VMOVUPS      Z19, 1216(SI)
+	VMOVUPS      Z20, 1280(SI)
+	VMOVUPS      Z21, 1344(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native11AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native11AVX512(SB), NOSPLIT, $8-56
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -54296,6 +57243,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x94; BYTE $0x21; BYTE $0xbc; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  700(CX), Z11, Z10
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x000002c0, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -54312,15 +57260,727 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Native12AVX512(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Native12Groups2AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
-TEXT ·bf16Native12AVX512(SB), NOSPLIT, $8-48
+TEXT ·bf16Native12Groups2AVX512(SB), NOSPLIT, $8-56
 	MOVQ   w+0(FP), AX
 	MOVQ   a+8(FP), CX
 	MOVQ   nb+16(FP), DX
 	MOVQ   size+24(FP), BX
-	MOVQ   y+40(FP), BX
+	MOVQ   y+48(FP), SI
+	MOVQ   ahead+32(FP), DI
+	MOVQ   drift+40(FP), R8
+	MOVQ   AX, R9
+	ADDQ   BX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+
+block:
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (AX), Z24
+	PREFETCHT0   (R9)(DI*1)
+	VMOVUPS      (R9), Z25
+	VPBROADCASTD (CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 64(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 128(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 192(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 256(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 320(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 384(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 448(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 512(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 576(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 640(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 704(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   64(AX)(DI*1)
+	VMOVUPS      64(AX), Z24
+	PREFETCHT0   64(R9)(DI*1)
+	VMOVUPS      64(R9), Z25
+	VPBROADCASTD 4(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 68(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 132(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 196(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 260(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 324(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 388(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 452(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 516(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 580(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 644(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 708(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   128(AX)(DI*1)
+	VMOVUPS      128(AX), Z24
+	PREFETCHT0   128(R9)(DI*1)
+	VMOVUPS      128(R9), Z25
+	VPBROADCASTD 8(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 72(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 136(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 200(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 264(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 328(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 392(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 456(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 520(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 584(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 648(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 712(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   192(AX)(DI*1)
+	VMOVUPS      192(AX), Z24
+	PREFETCHT0   192(R9)(DI*1)
+	VMOVUPS      192(R9), Z25
+	VPBROADCASTD 12(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 76(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 140(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 204(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 268(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 332(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 396(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 460(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 524(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 588(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 652(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 716(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   256(AX)(DI*1)
+	VMOVUPS      256(AX), Z24
+	PREFETCHT0   256(R9)(DI*1)
+	VMOVUPS      256(R9), Z25
+	VPBROADCASTD 16(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 80(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 144(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 208(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 272(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 336(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 400(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 464(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 528(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 592(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 656(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 720(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   320(AX)(DI*1)
+	VMOVUPS      320(AX), Z24
+	PREFETCHT0   320(R9)(DI*1)
+	VMOVUPS      320(R9), Z25
+	VPBROADCASTD 20(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 84(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 148(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 212(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 276(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 340(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 404(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 468(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 532(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 596(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 660(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 724(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   384(AX)(DI*1)
+	VMOVUPS      384(AX), Z24
+	PREFETCHT0   384(R9)(DI*1)
+	VMOVUPS      384(R9), Z25
+	VPBROADCASTD 24(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 88(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 152(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 216(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 280(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 344(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 408(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 472(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 536(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 600(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 664(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 728(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   448(AX)(DI*1)
+	VMOVUPS      448(AX), Z24
+	PREFETCHT0   448(R9)(DI*1)
+	VMOVUPS      448(R9), Z25
+	VPBROADCASTD 28(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 92(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 156(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 220(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 284(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 348(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 412(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 476(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 540(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 604(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 668(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 732(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   512(AX)(DI*1)
+	VMOVUPS      512(AX), Z24
+	PREFETCHT0   512(R9)(DI*1)
+	VMOVUPS      512(R9), Z25
+	VPBROADCASTD 32(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 96(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 160(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 224(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 288(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 352(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 416(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 480(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 544(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 608(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 672(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 736(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   576(AX)(DI*1)
+	VMOVUPS      576(AX), Z24
+	PREFETCHT0   576(R9)(DI*1)
+	VMOVUPS      576(R9), Z25
+	VPBROADCASTD 36(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 100(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 164(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 228(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 292(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 356(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 420(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 484(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 548(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 612(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 676(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 740(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   640(AX)(DI*1)
+	VMOVUPS      640(AX), Z24
+	PREFETCHT0   640(R9)(DI*1)
+	VMOVUPS      640(R9), Z25
+	VPBROADCASTD 40(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 104(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 168(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 232(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 296(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 360(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 424(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 488(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 552(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 616(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 680(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 744(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   704(AX)(DI*1)
+	VMOVUPS      704(AX), Z24
+	PREFETCHT0   704(R9)(DI*1)
+	VMOVUPS      704(R9), Z25
+	VPBROADCASTD 44(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 108(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 172(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 236(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 300(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 364(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 428(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 492(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 556(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 620(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 684(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 748(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   768(AX)(DI*1)
+	VMOVUPS      768(AX), Z24
+	PREFETCHT0   768(R9)(DI*1)
+	VMOVUPS      768(R9), Z25
+	VPBROADCASTD 48(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 112(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 176(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 240(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 304(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 368(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 432(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 496(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 560(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 624(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 688(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 752(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   832(AX)(DI*1)
+	VMOVUPS      832(AX), Z24
+	PREFETCHT0   832(R9)(DI*1)
+	VMOVUPS      832(R9), Z25
+	VPBROADCASTD 52(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 116(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 180(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 244(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 308(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 372(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 436(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 500(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 564(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 628(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 692(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 756(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   896(AX)(DI*1)
+	VMOVUPS      896(AX), Z24
+	PREFETCHT0   896(R9)(DI*1)
+	VMOVUPS      896(R9), Z25
+	VPBROADCASTD 56(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 120(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 184(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 248(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 312(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 376(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 440(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 504(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 568(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 632(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 696(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 760(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	PREFETCHT0   960(AX)(DI*1)
+	VMOVUPS      960(AX), Z24
+	PREFETCHT0   960(R9)(DI*1)
+	VMOVUPS      960(R9), Z25
+	VPBROADCASTD 60(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z0
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z1
+	VPBROADCASTD 124(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z2
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z3
+	VPBROADCASTD 188(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z4
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z5
+	VPBROADCASTD 252(CX), Z26
+	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z6
+	BYTE $0x62; BYTE $0x92; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z7
+	VPBROADCASTD 316(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z8
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z9
+	VPBROADCASTD 380(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z10
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z11
+	VPBROADCASTD 444(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z12
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z13
+	VPBROADCASTD 508(CX), Z26
+	BYTE $0x62; BYTE $0x12; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z14
+	BYTE $0x62; BYTE $0x12; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z15
+	VPBROADCASTD 572(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc2 // VDPBF16PS    Z26, Z24, Z16
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xca // VDPBF16PS    Z26, Z25, Z17
+	VPBROADCASTD 636(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xd2 // VDPBF16PS    Z26, Z24, Z18
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xda // VDPBF16PS    Z26, Z25, Z19
+	VPBROADCASTD 700(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe2 // VDPBF16PS    Z26, Z24, Z20
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xea // VDPBF16PS    Z26, Z25, Z21
+	VPBROADCASTD 764(CX), Z26
+	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xf2 // VDPBF16PS    Z26, Z24, Z22
+	BYTE $0x62; BYTE $0x82; BYTE $0x36; BYTE $0x40; BYTE $0x52; BYTE $0xfa // VDPBF16PS    Z26, Z25, Z23
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000400, R9
+	ADDQ         $0x00000300, CX
+	ADDQ         R8, DI
+	DECQ         DX
+	JNZ          block
+	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z4, 256(SI)
+	VMOVUPS      Z5, 320(SI)
+	VMOVUPS      Z6, 384(SI)
+	VMOVUPS      Z7, 448(SI)
+	VMOVUPS      Z8, 512(SI)
+	VMOVUPS      Z9, 576(SI)
+	VMOVUPS      Z10, 640(SI)
+	VMOVUPS      Z11, 704(SI)
+	VMOVUPS      Z12, 768(SI)
+	VMOVUPS      Z13, 832(SI)
+	VMOVUPS      Z14, 896(SI)
+	VMOVUPS      Z15, 960(SI)
+	VMOVUPS      Z16, 1024(SI)
+	VMOVUPS      Z17, 1088(SI)
+	VMOVUPS      Z18, 1152(SI)
+	VMOVUPS      Z19, 1216(SI)
+	VMOVUPS      Z20, 1280(SI)
+	VMOVUPS      Z21, 1344(SI)
+	VMOVUPS      Z22, 1408(SI)
+	VMOVUPS      Z23, 1472(SI)
+	VZEROUPPER
+	RET
+
+// func bf16Native12AVX512(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·bf16Native12AVX512(SB), NOSPLIT, $8-56
+	MOVQ   w+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   nb+16(FP), DX
+	MOVQ   size+24(FP), BX
+	MOVQ   y+48(FP), BX
 	MOVQ   ahead+32(FP), SI
+	MOVQ   drift+40(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -54561,6 +58221,7 @@ block:
 	BYTE $0x62; BYTE $0x72; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x9c; BYTE $0x21; BYTE $0xfc; BYTE $0x02; BYTE $0x00; BYTE $0x00 // VDPBF16PS  764(CX), Z12, Z11
 	ADDQ       $0x00000400, AX
 	ADDQ       $0x00000300, CX
+	ADDQ       DI, SI
 	DECQ       DX
 	JNZ        block
 	VMOVUPS    Z0, (BX)
@@ -54578,15 +58239,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled1AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Tiled1AVX2(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled1AVX2(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -54843,6 +58505,7 @@ block:
 	VADDPS       Y5, Y1, Y1
 	ADDQ         $0x00000400, AX
 	ADDQ         $0x00000080, CX
+	ADDQ         DI, SI
 	DECQ         DX
 	JNZ          block
 	LDMXCSR      (SP)
@@ -54851,15 +58514,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled2AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Tiled2AVX2(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled2AVX2(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -55222,6 +58886,7 @@ block:
 	VADDPS       Y9, Y3, Y3
 	ADDQ         $0x00000400, AX
 	ADDQ         $0x00000100, CX
+	ADDQ         DI, SI
 	DECQ         DX
 	JNZ          block
 	LDMXCSR      (SP)
@@ -55232,15 +58897,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Tiled3AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Tiled3AVX2(SB), NOSPLIT, $8-48
+TEXT ·bf16Tiled3AVX2(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -55709,6 +59375,7 @@ block:
 	VADDPS       Y13, Y5, Y5
 	ADDQ         $0x00000400, AX
 	ADDQ         $0x00000180, CX
+	ADDQ         DI, SI
 	DECQ         DX
 	JNZ          block
 	LDMXCSR      (SP)
@@ -55721,15 +59388,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Chain1AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain1AVX2(SB), NOSPLIT, $8-48
+TEXT ·bf16Chain1AVX2(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -55978,6 +59646,7 @@ block:
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $0x00000400, AX
 	ADDQ         $0x00000080, CX
+	ADDQ         DI, SI
 	DECQ         DX
 	JNZ          block
 	LDMXCSR      (SP)
@@ -55986,15 +59655,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Chain2AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain2AVX2(SB), NOSPLIT, $8-48
+TEXT ·bf16Chain2AVX2(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -56341,6 +60011,7 @@ block:
 	VFMADD231PS  Y6, Y5, Y3
 	ADDQ         $0x00000400, AX
 	ADDQ         $0x00000100, CX
+	ADDQ         DI, SI
 	DECQ         DX
 	JNZ          block
 	LDMXCSR      (SP)
@@ -56351,15 +60022,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Chain3AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain3AVX2(SB), NOSPLIT, $8-48
+TEXT ·bf16Chain3AVX2(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -56804,6 +60476,7 @@ block:
 	VFMADD231PS  Y8, Y7, Y5
 	ADDQ         $0x00000400, AX
 	ADDQ         $0x00000180, CX
+	ADDQ         DI, SI
 	DECQ         DX
 	JNZ          block
 	LDMXCSR      (SP)
@@ -56816,15 +60489,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Chain4AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain4AVX2(SB), NOSPLIT, $8-48
+TEXT ·bf16Chain4AVX2(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -57367,6 +61041,7 @@ block:
 	VFMADD231PS  Y10, Y9, Y7
 	ADDQ         $0x00000400, AX
 	ADDQ         $0x00000200, CX
+	ADDQ         DI, SI
 	DECQ         DX
 	JNZ          block
 	LDMXCSR      (SP)
@@ -57381,15 +61056,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Chain5AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain5AVX2(SB), NOSPLIT, $8-48
+TEXT ·bf16Chain5AVX2(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -58030,6 +61706,7 @@ block:
 	VFMADD231PS  Y12, Y11, Y9
 	ADDQ         $0x00000400, AX
 	ADDQ         $0x00000280, CX
+	ADDQ         DI, SI
 	DECQ         DX
 	JNZ          block
 	LDMXCSR      (SP)
@@ -58046,15 +61723,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, ahead int, y *float32)
+// func bf16Chain6AVX2(w *byte, a *byte, nb int, size int, ahead int, drift int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·bf16Chain6AVX2(SB), NOSPLIT, $8-48
+TEXT ·bf16Chain6AVX2(SB), NOSPLIT, $8-56
 	MOVQ    w+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    nb+16(FP), DX
 	MOVQ    size+24(FP), BX
-	MOVQ    y+40(FP), BX
+	MOVQ    y+48(FP), BX
 	MOVQ    ahead+32(FP), SI
+	MOVQ    drift+40(FP), DI
 	STMXCSR (SP)
 	LDMXCSR flushing<>+0(SB)
 	VXORPS  Y0, Y0, Y0
@@ -58793,6 +62471,7 @@ block:
 	VFMADD231PS  Y14, Y13, Y11
 	ADDQ         $0x00000400, AX
 	ADDQ         $0x00000300, CX
+	ADDQ         DI, SI
 	DECQ         DX
 	JNZ          block
 	LDMXCSR      (SP)
@@ -58808,6 +62487,93 @@ block:
 	VMOVUPS      Y9, 288(BX)
 	VMOVUPS      Y10, 320(BX)
 	VMOVUPS      Y11, 352(BX)
+	VZEROUPPER
+	RET
+
+DATA pairsRound<>+0(SB)/4, $0x00007fff
+DATA pairsRound<>+4(SB)/4, $0x00007fff
+DATA pairsRound<>+8(SB)/4, $0x00007fff
+DATA pairsRound<>+12(SB)/4, $0x00007fff
+DATA pairsRound<>+16(SB)/4, $0x00007fff
+DATA pairsRound<>+20(SB)/4, $0x00007fff
+DATA pairsRound<>+24(SB)/4, $0x00007fff
+DATA pairsRound<>+28(SB)/4, $0x00007fff
+GLOBL pairsRound<>(SB), RODATA|NOPTR, $32
+
+DATA pairsLast<>+0(SB)/4, $0x00000001
+DATA pairsLast<>+4(SB)/4, $0x00000001
+DATA pairsLast<>+8(SB)/4, $0x00000001
+DATA pairsLast<>+12(SB)/4, $0x00000001
+DATA pairsLast<>+16(SB)/4, $0x00000001
+DATA pairsLast<>+20(SB)/4, $0x00000001
+DATA pairsLast<>+24(SB)/4, $0x00000001
+DATA pairsLast<>+28(SB)/4, $0x00000001
+GLOBL pairsLast<>(SB), RODATA|NOPTR, $32
+
+DATA pairsQuiet<>+0(SB)/4, $0x00400000
+DATA pairsQuiet<>+4(SB)/4, $0x00400000
+DATA pairsQuiet<>+8(SB)/4, $0x00400000
+DATA pairsQuiet<>+12(SB)/4, $0x00400000
+DATA pairsQuiet<>+16(SB)/4, $0x00400000
+DATA pairsQuiet<>+20(SB)/4, $0x00400000
+DATA pairsQuiet<>+24(SB)/4, $0x00400000
+DATA pairsQuiet<>+28(SB)/4, $0x00400000
+GLOBL pairsQuiet<>(SB), RODATA|NOPTR, $32
+
+DATA pairsHigh<>+0(SB)/4, $0x00030001
+DATA pairsHigh<>+4(SB)/4, $0x00070005
+DATA pairsHigh<>+8(SB)/4, $0x000b0009
+DATA pairsHigh<>+12(SB)/4, $0x000f000d
+DATA pairsHigh<>+16(SB)/4, $0x00130011
+DATA pairsHigh<>+20(SB)/4, $0x00170015
+DATA pairsHigh<>+24(SB)/4, $0x001b0019
+DATA pairsHigh<>+28(SB)/4, $0x001f001d
+DATA pairsHigh<>+32(SB)/4, $0x00230021
+DATA pairsHigh<>+36(SB)/4, $0x00270025
+DATA pairsHigh<>+40(SB)/4, $0x002b0029
+DATA pairsHigh<>+44(SB)/4, $0x002f002d
+DATA pairsHigh<>+48(SB)/4, $0x00330031
+DATA pairsHigh<>+52(SB)/4, $0x00370035
+DATA pairsHigh<>+56(SB)/4, $0x003b0039
+DATA pairsHigh<>+60(SB)/4, $0x003f003d
+GLOBL pairsHigh<>(SB), RODATA|NOPTR, $64
+
+// func roundPairsAVX512(dst *byte, x *float32, nb int, step int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·roundPairsAVX512(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         nb+16(FP), DX
+	MOVQ         step+24(FP), BX
+	VPBROADCASTD pairsRound<>+0(SB), Z0
+	VPBROADCASTD pairsLast<>+0(SB), Z1
+	VPBROADCASTD pairsQuiet<>+0(SB), Z2
+	VMOVDQU32    pairsHigh<>+0(SB), Z3
+	MOVQ         BX, SI
+	SHLQ         $0x04, SI
+
+loop:
+	BYTE $0x40; BYTE $0x0f; BYTE $0x0d; BYTE $0x4c; BYTE $0x30; BYTE $0x00 // PREFETCHW (AX)(SI*1)
+	VMOVUPS   (CX), Z4
+	VPSRLD    $0x10, Z4, Z5
+	VPANDD    Z1, Z5, Z5
+	VPADDD    Z0, Z5, Z5
+	VPADDD    Z4, Z5, Z5
+	VCMPPS    $0x03, Z4, Z4, K1
+	VPORD     Z2, Z4, K1, Z5
+	VMOVUPS   64(CX), Z4
+	VPSRLD    $0x10, Z4, Z6
+	VPANDD    Z1, Z6, Z6
+	VPADDD    Z0, Z6, Z6
+	VPADDD    Z4, Z6, Z6
+	VCMPPS    $0x03, Z4, Z4, K1
+	VPORD     Z2, Z4, K1, Z6
+	VPERMT2W  Z6, Z3, Z5
+	VMOVDQU32 Z5, (AX)
+	ADDQ      $0x00000080, CX
+	ADDQ      BX, AX
+	DECQ      DX
+	JNZ       loop
 	VZEROUPPER
 	RET
 
@@ -59724,7 +63490,7 @@ loop:
 	RET
 
 // func keysAMX(config *byte, q *byte, keys **byte, groups int, blocks int, stride int, scratch *byte, y *float32, ldy int)
-// Requires: AMX_TILE, AVX, AVX512F, AVX512VL, MMX+
+// Requires: AMX_TILE, AVX, AVX512F, MMX+
 TEXT ·keysAMX(SB), NOSPLIT, $0-72
 	MOVQ      config+0(FP), AX
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0x44; BYTE $0x20; BYTE $0x00 // LDTILECFG (AX)
@@ -59742,166 +63508,166 @@ group:
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO $0x00
 
 block:
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x64; BYTE $0x17; BYTE $0x00 // TILELOADD    (DI)(DX*1), $0x04
-	BYTE $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0x74; BYTE $0x31; BYTE $0x00 // TILELOADD    (R9)(SI*1), $0x06
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x4a; BYTE $0x5c; BYTE $0xc4 // TDPBF16PS    $0x06, $0x04, $0x00
-	PREFETCHT0   (R8)
-	PREFETCHT0   64(R8)
-	PREFETCHT0   128(R8)
-	PREFETCHT0   192(R8)
-	PREFETCHT0   256(R8)
-	PREFETCHT0   320(R8)
-	PREFETCHT0   384(R8)
-	PREFETCHT0   448(R8)
-	PREFETCHT0   512(R8)
-	PREFETCHT0   576(R8)
-	PREFETCHT0   640(R8)
-	PREFETCHT0   704(R8)
-	PREFETCHT0   768(R8)
-	PREFETCHT0   832(R8)
-	PREFETCHT0   896(R8)
-	PREFETCHT0   960(R8)
-	ADDQ         $0x00000400, R8
-	ADDQ         $0x40, DI
-	ADDQ         $0x00000400, R9
-	DECQ         R10
-	JNZ          block
-	MOVQ         scratch+48(FP), DI
-	MOVQ         ldy+64(FP), R9
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILESTORED   $0x00, (DI)(SI*1)
-	MOVQ         BX, R8
-	VMOVDQU32    (DI), X0
-	VINSERTI32X4 $0x01, 256(DI), Z0, Z0
-	VINSERTI32X4 $0x02, 512(DI), Z0, Z0
-	VINSERTI32X4 $0x03, 768(DI), Z0, Z0
-	VMOVDQU32    64(DI), X1
-	VINSERTI32X4 $0x01, 320(DI), Z1, Z1
-	VINSERTI32X4 $0x02, 576(DI), Z1, Z1
-	VINSERTI32X4 $0x03, 832(DI), Z1, Z1
-	VMOVDQU32    128(DI), X2
-	VINSERTI32X4 $0x01, 384(DI), Z2, Z2
-	VINSERTI32X4 $0x02, 640(DI), Z2, Z2
-	VINSERTI32X4 $0x03, 896(DI), Z2, Z2
-	VMOVDQU32    192(DI), X3
-	VINSERTI32X4 $0x01, 448(DI), Z3, Z3
-	VINSERTI32X4 $0x02, 704(DI), Z3, Z3
-	VINSERTI32X4 $0x03, 960(DI), Z3, Z3
-	VPUNPCKLDQ   Z1, Z0, Z4
-	VPUNPCKLDQ   Z3, Z2, Z5
-	VPUNPCKHDQ   Z1, Z0, Z6
-	VPUNPCKHDQ   Z3, Z2, Z7
-	VPUNPCKLQDQ  Z5, Z4, Z8
-	VPUNPCKHQDQ  Z5, Z4, Z4
-	VPUNPCKLQDQ  Z7, Z6, Z5
-	VPUNPCKHQDQ  Z7, Z6, Z6
-	VMOVDQU32    Z8, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z4, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z5, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z6, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    16(DI), X9
-	VINSERTI32X4 $0x01, 272(DI), Z9, Z9
-	VINSERTI32X4 $0x02, 528(DI), Z9, Z9
-	VINSERTI32X4 $0x03, 784(DI), Z9, Z9
-	VMOVDQU32    80(DI), X10
-	VINSERTI32X4 $0x01, 336(DI), Z10, Z10
-	VINSERTI32X4 $0x02, 592(DI), Z10, Z10
-	VINSERTI32X4 $0x03, 848(DI), Z10, Z10
-	VMOVDQU32    144(DI), X11
-	VINSERTI32X4 $0x01, 400(DI), Z11, Z11
-	VINSERTI32X4 $0x02, 656(DI), Z11, Z11
-	VINSERTI32X4 $0x03, 912(DI), Z11, Z11
-	VMOVDQU32    208(DI), X12
-	VINSERTI32X4 $0x01, 464(DI), Z12, Z12
-	VINSERTI32X4 $0x02, 720(DI), Z12, Z12
-	VINSERTI32X4 $0x03, 976(DI), Z12, Z12
-	VPUNPCKLDQ   Z10, Z9, Z4
-	VPUNPCKLDQ   Z12, Z11, Z5
-	VPUNPCKHDQ   Z10, Z9, Z6
-	VPUNPCKHDQ   Z12, Z11, Z7
-	VPUNPCKLQDQ  Z5, Z4, Z8
-	VPUNPCKHQDQ  Z5, Z4, Z4
-	VPUNPCKLQDQ  Z7, Z6, Z5
-	VPUNPCKHQDQ  Z7, Z6, Z6
-	VMOVDQU32    Z8, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z4, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z5, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z6, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    32(DI), X13
-	VINSERTI32X4 $0x01, 288(DI), Z13, Z13
-	VINSERTI32X4 $0x02, 544(DI), Z13, Z13
-	VINSERTI32X4 $0x03, 800(DI), Z13, Z13
-	VMOVDQU32    96(DI), X14
-	VINSERTI32X4 $0x01, 352(DI), Z14, Z14
-	VINSERTI32X4 $0x02, 608(DI), Z14, Z14
-	VINSERTI32X4 $0x03, 864(DI), Z14, Z14
-	VMOVDQU32    160(DI), X15
-	VINSERTI32X4 $0x01, 416(DI), Z15, Z15
-	VINSERTI32X4 $0x02, 672(DI), Z15, Z15
-	VINSERTI32X4 $0x03, 928(DI), Z15, Z15
-	VMOVDQU32    224(DI), X16
-	VINSERTI32X4 $0x01, 480(DI), Z16, Z16
-	VINSERTI32X4 $0x02, 736(DI), Z16, Z16
-	VINSERTI32X4 $0x03, 992(DI), Z16, Z16
-	VPUNPCKLDQ   Z14, Z13, Z4
-	VPUNPCKLDQ   Z16, Z15, Z5
-	VPUNPCKHDQ   Z14, Z13, Z6
-	VPUNPCKHDQ   Z16, Z15, Z7
-	VPUNPCKLQDQ  Z5, Z4, Z8
-	VPUNPCKHQDQ  Z5, Z4, Z4
-	VPUNPCKLQDQ  Z7, Z6, Z5
-	VPUNPCKHQDQ  Z7, Z6, Z6
-	VMOVDQU32    Z8, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z4, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z5, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z6, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    48(DI), X17
-	VINSERTI32X4 $0x01, 304(DI), Z17, Z17
-	VINSERTI32X4 $0x02, 560(DI), Z17, Z17
-	VINSERTI32X4 $0x03, 816(DI), Z17, Z17
-	VMOVDQU32    112(DI), X18
-	VINSERTI32X4 $0x01, 368(DI), Z18, Z18
-	VINSERTI32X4 $0x02, 624(DI), Z18, Z18
-	VINSERTI32X4 $0x03, 880(DI), Z18, Z18
-	VMOVDQU32    176(DI), X19
-	VINSERTI32X4 $0x01, 432(DI), Z19, Z19
-	VINSERTI32X4 $0x02, 688(DI), Z19, Z19
-	VINSERTI32X4 $0x03, 944(DI), Z19, Z19
-	VMOVDQU32    240(DI), X20
-	VINSERTI32X4 $0x01, 496(DI), Z20, Z20
-	VINSERTI32X4 $0x02, 752(DI), Z20, Z20
-	VINSERTI32X4 $0x03, 1008(DI), Z20, Z20
-	VPUNPCKLDQ   Z18, Z17, Z4
-	VPUNPCKLDQ   Z20, Z19, Z5
-	VPUNPCKHDQ   Z18, Z17, Z6
-	VPUNPCKHDQ   Z20, Z19, Z7
-	VPUNPCKLQDQ  Z5, Z4, Z8
-	VPUNPCKHQDQ  Z5, Z4, Z4
-	VPUNPCKLQDQ  Z7, Z6, Z5
-	VPUNPCKHQDQ  Z7, Z6, Z6
-	VMOVDQU32    Z8, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z4, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z5, (R8)
-	ADDQ         R9, R8
-	VMOVDQU32    Z6, (R8)
-	ADDQ         R9, R8
-	ADDQ         $0x40, BX
-	ADDQ         $0x08, AX
-	DECQ         CX
-	JNZ          group
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x64; BYTE $0x17; BYTE $0x00 // TILELOADD       (DI)(DX*1), $0x04
+	BYTE $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0x74; BYTE $0x31; BYTE $0x00 // TILELOADD       (R9)(SI*1), $0x06
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4a; BYTE $0x5c; BYTE $0xc4 // TDPBF16PS       $0x06, $0x04, $0x00
+	PREFETCHT0      (R8)
+	PREFETCHT0      64(R8)
+	PREFETCHT0      128(R8)
+	PREFETCHT0      192(R8)
+	PREFETCHT0      256(R8)
+	PREFETCHT0      320(R8)
+	PREFETCHT0      384(R8)
+	PREFETCHT0      448(R8)
+	PREFETCHT0      512(R8)
+	PREFETCHT0      576(R8)
+	PREFETCHT0      640(R8)
+	PREFETCHT0      704(R8)
+	PREFETCHT0      768(R8)
+	PREFETCHT0      832(R8)
+	PREFETCHT0      896(R8)
+	PREFETCHT0      960(R8)
+	ADDQ            $0x00000400, R8
+	ADDQ            $0x40, DI
+	ADDQ            $0x00000400, R9
+	DECQ            R10
+	JNZ             block
+	MOVQ            scratch+48(FP), DI
+	MOVQ            ldy+64(FP), R9
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILESTORED      $0x00, (DI)(SI*1)
+	MOVQ            BX, R8
+	VBROADCASTI32X4 (DI), Z0
+	VINSERTI32X4    $0x01, 256(DI), Z0, Z0
+	VINSERTI32X4    $0x02, 512(DI), Z0, Z0
+	VINSERTI32X4    $0x03, 768(DI), Z0, Z0
+	VBROADCASTI32X4 64(DI), Z1
+	VINSERTI32X4    $0x01, 320(DI), Z1, Z1
+	VINSERTI32X4    $0x02, 576(DI), Z1, Z1
+	VINSERTI32X4    $0x03, 832(DI), Z1, Z1
+	VBROADCASTI32X4 128(DI), Z2
+	VINSERTI32X4    $0x01, 384(DI), Z2, Z2
+	VINSERTI32X4    $0x02, 640(DI), Z2, Z2
+	VINSERTI32X4    $0x03, 896(DI), Z2, Z2
+	VBROADCASTI32X4 192(DI), Z3
+	VINSERTI32X4    $0x01, 448(DI), Z3, Z3
+	VINSERTI32X4    $0x02, 704(DI), Z3, Z3
+	VINSERTI32X4    $0x03, 960(DI), Z3, Z3
+	VPUNPCKLDQ      Z1, Z0, Z4
+	VPUNPCKLDQ      Z3, Z2, Z5
+	VPUNPCKHDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLQDQ     Z5, Z4, Z2
+	VPUNPCKHQDQ     Z5, Z4, Z3
+	VPUNPCKLQDQ     Z1, Z0, Z4
+	VPUNPCKHQDQ     Z1, Z0, Z0
+	VMOVDQU32       Z2, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z3, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z4, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z0, (R8)
+	ADDQ            R9, R8
+	VBROADCASTI32X4 16(DI), Z0
+	VINSERTI32X4    $0x01, 272(DI), Z0, Z0
+	VINSERTI32X4    $0x02, 528(DI), Z0, Z0
+	VINSERTI32X4    $0x03, 784(DI), Z0, Z0
+	VBROADCASTI32X4 80(DI), Z1
+	VINSERTI32X4    $0x01, 336(DI), Z1, Z1
+	VINSERTI32X4    $0x02, 592(DI), Z1, Z1
+	VINSERTI32X4    $0x03, 848(DI), Z1, Z1
+	VBROADCASTI32X4 144(DI), Z2
+	VINSERTI32X4    $0x01, 400(DI), Z2, Z2
+	VINSERTI32X4    $0x02, 656(DI), Z2, Z2
+	VINSERTI32X4    $0x03, 912(DI), Z2, Z2
+	VBROADCASTI32X4 208(DI), Z3
+	VINSERTI32X4    $0x01, 464(DI), Z3, Z3
+	VINSERTI32X4    $0x02, 720(DI), Z3, Z3
+	VINSERTI32X4    $0x03, 976(DI), Z3, Z3
+	VPUNPCKLDQ      Z1, Z0, Z4
+	VPUNPCKLDQ      Z3, Z2, Z5
+	VPUNPCKHDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLQDQ     Z5, Z4, Z2
+	VPUNPCKHQDQ     Z5, Z4, Z3
+	VPUNPCKLQDQ     Z1, Z0, Z4
+	VPUNPCKHQDQ     Z1, Z0, Z0
+	VMOVDQU32       Z2, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z3, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z4, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z0, (R8)
+	ADDQ            R9, R8
+	VBROADCASTI32X4 32(DI), Z0
+	VINSERTI32X4    $0x01, 288(DI), Z0, Z0
+	VINSERTI32X4    $0x02, 544(DI), Z0, Z0
+	VINSERTI32X4    $0x03, 800(DI), Z0, Z0
+	VBROADCASTI32X4 96(DI), Z1
+	VINSERTI32X4    $0x01, 352(DI), Z1, Z1
+	VINSERTI32X4    $0x02, 608(DI), Z1, Z1
+	VINSERTI32X4    $0x03, 864(DI), Z1, Z1
+	VBROADCASTI32X4 160(DI), Z2
+	VINSERTI32X4    $0x01, 416(DI), Z2, Z2
+	VINSERTI32X4    $0x02, 672(DI), Z2, Z2
+	VINSERTI32X4    $0x03, 928(DI), Z2, Z2
+	VBROADCASTI32X4 224(DI), Z3
+	VINSERTI32X4    $0x01, 480(DI), Z3, Z3
+	VINSERTI32X4    $0x02, 736(DI), Z3, Z3
+	VINSERTI32X4    $0x03, 992(DI), Z3, Z3
+	VPUNPCKLDQ      Z1, Z0, Z4
+	VPUNPCKLDQ      Z3, Z2, Z5
+	VPUNPCKHDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLQDQ     Z5, Z4, Z2
+	VPUNPCKHQDQ     Z5, Z4, Z3
+	VPUNPCKLQDQ     Z1, Z0, Z4
+	VPUNPCKHQDQ     Z1, Z0, Z0
+	VMOVDQU32       Z2, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z3, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z4, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z0, (R8)
+	ADDQ            R9, R8
+	VBROADCASTI32X4 48(DI), Z0
+	VINSERTI32X4    $0x01, 304(DI), Z0, Z0
+	VINSERTI32X4    $0x02, 560(DI), Z0, Z0
+	VINSERTI32X4    $0x03, 816(DI), Z0, Z0
+	VBROADCASTI32X4 112(DI), Z1
+	VINSERTI32X4    $0x01, 368(DI), Z1, Z1
+	VINSERTI32X4    $0x02, 624(DI), Z1, Z1
+	VINSERTI32X4    $0x03, 880(DI), Z1, Z1
+	VBROADCASTI32X4 176(DI), Z2
+	VINSERTI32X4    $0x01, 432(DI), Z2, Z2
+	VINSERTI32X4    $0x02, 688(DI), Z2, Z2
+	VINSERTI32X4    $0x03, 944(DI), Z2, Z2
+	VBROADCASTI32X4 240(DI), Z3
+	VINSERTI32X4    $0x01, 496(DI), Z3, Z3
+	VINSERTI32X4    $0x02, 752(DI), Z3, Z3
+	VINSERTI32X4    $0x03, 1008(DI), Z3, Z3
+	VPUNPCKLDQ      Z1, Z0, Z4
+	VPUNPCKLDQ      Z3, Z2, Z5
+	VPUNPCKHDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLQDQ     Z5, Z4, Z2
+	VPUNPCKHQDQ     Z5, Z4, Z3
+	VPUNPCKLQDQ     Z1, Z0, Z4
+	VPUNPCKHQDQ     Z1, Z0, Z0
+	VMOVDQU32       Z2, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z3, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z4, (R8)
+	ADDQ            R9, R8
+	VMOVDQU32       Z0, (R8)
+	ADDQ            R9, R8
+	ADDQ            $0x40, BX
+	ADDQ            $0x08, AX
+	DECQ            CX
+	JNZ             group
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -60544,6 +64310,4581 @@ pair2:
 
 end2:
 	LDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func keysPairs1AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·keysPairs1AVX512(SB), NOSPLIT, $16-56
+	MOVQ  keys+8(FP), AX
+	MOVQ  twos+16(FP), CX
+	MOVQ  CX, (SP)
+	MOVQ  y+40(FP), CX
+	MOVQ  CX, 8(SP)
+	MOVQ  stride+32(FP), CX
+	LEAQ  (CX)(CX*2), DX
+	LEAQ  (CX)(CX*4), BX
+	LEAQ  (DX)(CX*4), SI
+	MOVL  $0x000000f0, DI
+	KMOVW DI, K1
+	MOVL  $0x00000f00, DI
+	KMOVW DI, K2
+	MOVL  $0x0000f000, DI
+	KMOVW DI, K3
+
+twos:
+	MOVQ   (AX), DI
+	LEAQ   (DI)(CX*8), R8
+	MOVQ   8(AX), R9
+	LEAQ   (R9)(CX*8), R10
+	MOVQ   q+0(FP), R11
+	MOVQ   blocks+24(FP), R12
+	XORQ   R13, R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+block:
+	MOVQ            32(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (DI), Z2
+	VBROADCASTI32X4 (DI)(CX*4), K1, Z2
+	VBROADCASTI32X4 (R8), K2, Z2
+	VBROADCASTI32X4 (R8)(CX*4), K3, Z2
+	VBROADCASTI32X4 (DI)(CX*1), Z3
+	VBROADCASTI32X4 (DI)(BX*1), K1, Z3
+	VBROADCASTI32X4 (R8)(CX*1), K2, Z3
+	VBROADCASTI32X4 (R8)(BX*1), K3, Z3
+	VBROADCASTI32X4 (DI)(CX*2), Z4
+	VBROADCASTI32X4 (DI)(DX*2), K1, Z4
+	VBROADCASTI32X4 (R8)(CX*2), K2, Z4
+	VBROADCASTI32X4 (R8)(DX*2), K3, Z4
+	VBROADCASTI32X4 (DI)(DX*1), Z5
+	VBROADCASTI32X4 (DI)(SI*1), K1, Z5
+	VBROADCASTI32X4 (R8)(DX*1), K2, Z5
+	VBROADCASTI32X4 (R8)(SI*1), K3, Z5
+	VPUNPCKLDQ      Z3, Z2, Z6
+	VPUNPCKLDQ      Z5, Z4, Z7
+	VPUNPCKHDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLQDQ     Z7, Z6, Z4
+	VPUNPCKHQDQ     Z7, Z6, Z5
+	VPUNPCKLQDQ     Z3, Z2, Z6
+	VPUNPCKHQDQ     Z3, Z2, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z4, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z5, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z2, Z0
+	MOVQ            40(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (R9), Z2
+	VBROADCASTI32X4 (R9)(CX*4), K1, Z2
+	VBROADCASTI32X4 (R10), K2, Z2
+	VBROADCASTI32X4 (R10)(CX*4), K3, Z2
+	VBROADCASTI32X4 (R9)(CX*1), Z3
+	VBROADCASTI32X4 (R9)(BX*1), K1, Z3
+	VBROADCASTI32X4 (R10)(CX*1), K2, Z3
+	VBROADCASTI32X4 (R10)(BX*1), K3, Z3
+	VBROADCASTI32X4 (R9)(CX*2), Z4
+	VBROADCASTI32X4 (R9)(DX*2), K1, Z4
+	VBROADCASTI32X4 (R10)(CX*2), K2, Z4
+	VBROADCASTI32X4 (R10)(DX*2), K3, Z4
+	VBROADCASTI32X4 (R9)(DX*1), Z5
+	VBROADCASTI32X4 (R9)(SI*1), K1, Z5
+	VBROADCASTI32X4 (R10)(DX*1), K2, Z5
+	VBROADCASTI32X4 (R10)(SI*1), K3, Z5
+	VPUNPCKLDQ      Z3, Z2, Z6
+	VPUNPCKLDQ      Z5, Z4, Z7
+	VPUNPCKHDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLQDQ     Z7, Z6, Z4
+	VPUNPCKHQDQ     Z7, Z6, Z5
+	VPUNPCKLQDQ     Z3, Z2, Z6
+	VPUNPCKHQDQ     Z3, Z2, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z4, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z5, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z2, Z1
+	MOVQ            32(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(DI), Z2
+	VBROADCASTI32X4 16(DI)(CX*4), K1, Z2
+	VBROADCASTI32X4 16(R8), K2, Z2
+	VBROADCASTI32X4 16(R8)(CX*4), K3, Z2
+	VBROADCASTI32X4 16(DI)(CX*1), Z3
+	VBROADCASTI32X4 16(DI)(BX*1), K1, Z3
+	VBROADCASTI32X4 16(R8)(CX*1), K2, Z3
+	VBROADCASTI32X4 16(R8)(BX*1), K3, Z3
+	VBROADCASTI32X4 16(DI)(CX*2), Z4
+	VBROADCASTI32X4 16(DI)(DX*2), K1, Z4
+	VBROADCASTI32X4 16(R8)(CX*2), K2, Z4
+	VBROADCASTI32X4 16(R8)(DX*2), K3, Z4
+	VBROADCASTI32X4 16(DI)(DX*1), Z5
+	VBROADCASTI32X4 16(DI)(SI*1), K1, Z5
+	VBROADCASTI32X4 16(R8)(DX*1), K2, Z5
+	VBROADCASTI32X4 16(R8)(SI*1), K3, Z5
+	VPUNPCKLDQ      Z3, Z2, Z6
+	VPUNPCKLDQ      Z5, Z4, Z7
+	VPUNPCKHDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLQDQ     Z7, Z6, Z4
+	VPUNPCKHQDQ     Z7, Z6, Z5
+	VPUNPCKLQDQ     Z3, Z2, Z6
+	VPUNPCKHQDQ     Z3, Z2, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z4, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z5, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z2, Z0
+	MOVQ            40(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(R9), Z2
+	VBROADCASTI32X4 16(R9)(CX*4), K1, Z2
+	VBROADCASTI32X4 16(R10), K2, Z2
+	VBROADCASTI32X4 16(R10)(CX*4), K3, Z2
+	VBROADCASTI32X4 16(R9)(CX*1), Z3
+	VBROADCASTI32X4 16(R9)(BX*1), K1, Z3
+	VBROADCASTI32X4 16(R10)(CX*1), K2, Z3
+	VBROADCASTI32X4 16(R10)(BX*1), K3, Z3
+	VBROADCASTI32X4 16(R9)(CX*2), Z4
+	VBROADCASTI32X4 16(R9)(DX*2), K1, Z4
+	VBROADCASTI32X4 16(R10)(CX*2), K2, Z4
+	VBROADCASTI32X4 16(R10)(DX*2), K3, Z4
+	VBROADCASTI32X4 16(R9)(DX*1), Z5
+	VBROADCASTI32X4 16(R9)(SI*1), K1, Z5
+	VBROADCASTI32X4 16(R10)(DX*1), K2, Z5
+	VBROADCASTI32X4 16(R10)(SI*1), K3, Z5
+	VPUNPCKLDQ      Z3, Z2, Z6
+	VPUNPCKLDQ      Z5, Z4, Z7
+	VPUNPCKHDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLQDQ     Z7, Z6, Z4
+	VPUNPCKHQDQ     Z7, Z6, Z5
+	VPUNPCKLQDQ     Z3, Z2, Z6
+	VPUNPCKHQDQ     Z3, Z2, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z4, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z5, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z2, Z1
+	MOVQ            32(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(DI), Z2
+	VBROADCASTI32X4 32(DI)(CX*4), K1, Z2
+	VBROADCASTI32X4 32(R8), K2, Z2
+	VBROADCASTI32X4 32(R8)(CX*4), K3, Z2
+	VBROADCASTI32X4 32(DI)(CX*1), Z3
+	VBROADCASTI32X4 32(DI)(BX*1), K1, Z3
+	VBROADCASTI32X4 32(R8)(CX*1), K2, Z3
+	VBROADCASTI32X4 32(R8)(BX*1), K3, Z3
+	VBROADCASTI32X4 32(DI)(CX*2), Z4
+	VBROADCASTI32X4 32(DI)(DX*2), K1, Z4
+	VBROADCASTI32X4 32(R8)(CX*2), K2, Z4
+	VBROADCASTI32X4 32(R8)(DX*2), K3, Z4
+	VBROADCASTI32X4 32(DI)(DX*1), Z5
+	VBROADCASTI32X4 32(DI)(SI*1), K1, Z5
+	VBROADCASTI32X4 32(R8)(DX*1), K2, Z5
+	VBROADCASTI32X4 32(R8)(SI*1), K3, Z5
+	VPUNPCKLDQ      Z3, Z2, Z6
+	VPUNPCKLDQ      Z5, Z4, Z7
+	VPUNPCKHDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLQDQ     Z7, Z6, Z4
+	VPUNPCKHQDQ     Z7, Z6, Z5
+	VPUNPCKLQDQ     Z3, Z2, Z6
+	VPUNPCKHQDQ     Z3, Z2, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z4, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z5, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z2, Z0
+	MOVQ            40(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(R9), Z2
+	VBROADCASTI32X4 32(R9)(CX*4), K1, Z2
+	VBROADCASTI32X4 32(R10), K2, Z2
+	VBROADCASTI32X4 32(R10)(CX*4), K3, Z2
+	VBROADCASTI32X4 32(R9)(CX*1), Z3
+	VBROADCASTI32X4 32(R9)(BX*1), K1, Z3
+	VBROADCASTI32X4 32(R10)(CX*1), K2, Z3
+	VBROADCASTI32X4 32(R10)(BX*1), K3, Z3
+	VBROADCASTI32X4 32(R9)(CX*2), Z4
+	VBROADCASTI32X4 32(R9)(DX*2), K1, Z4
+	VBROADCASTI32X4 32(R10)(CX*2), K2, Z4
+	VBROADCASTI32X4 32(R10)(DX*2), K3, Z4
+	VBROADCASTI32X4 32(R9)(DX*1), Z5
+	VBROADCASTI32X4 32(R9)(SI*1), K1, Z5
+	VBROADCASTI32X4 32(R10)(DX*1), K2, Z5
+	VBROADCASTI32X4 32(R10)(SI*1), K3, Z5
+	VPUNPCKLDQ      Z3, Z2, Z6
+	VPUNPCKLDQ      Z5, Z4, Z7
+	VPUNPCKHDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLQDQ     Z7, Z6, Z4
+	VPUNPCKHQDQ     Z7, Z6, Z5
+	VPUNPCKLQDQ     Z3, Z2, Z6
+	VPUNPCKHQDQ     Z3, Z2, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z4, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z5, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z2, Z1
+	MOVQ            32(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(DI), Z2
+	VBROADCASTI32X4 48(DI)(CX*4), K1, Z2
+	VBROADCASTI32X4 48(R8), K2, Z2
+	VBROADCASTI32X4 48(R8)(CX*4), K3, Z2
+	VBROADCASTI32X4 48(DI)(CX*1), Z3
+	VBROADCASTI32X4 48(DI)(BX*1), K1, Z3
+	VBROADCASTI32X4 48(R8)(CX*1), K2, Z3
+	VBROADCASTI32X4 48(R8)(BX*1), K3, Z3
+	VBROADCASTI32X4 48(DI)(CX*2), Z4
+	VBROADCASTI32X4 48(DI)(DX*2), K1, Z4
+	VBROADCASTI32X4 48(R8)(CX*2), K2, Z4
+	VBROADCASTI32X4 48(R8)(DX*2), K3, Z4
+	VBROADCASTI32X4 48(DI)(DX*1), Z5
+	VBROADCASTI32X4 48(DI)(SI*1), K1, Z5
+	VBROADCASTI32X4 48(R8)(DX*1), K2, Z5
+	VBROADCASTI32X4 48(R8)(SI*1), K3, Z5
+	VPUNPCKLDQ      Z3, Z2, Z6
+	VPUNPCKLDQ      Z5, Z4, Z7
+	VPUNPCKHDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLQDQ     Z7, Z6, Z4
+	VPUNPCKHQDQ     Z7, Z6, Z5
+	VPUNPCKLQDQ     Z3, Z2, Z6
+	VPUNPCKHQDQ     Z3, Z2, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z4, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z5, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z2, Z0
+	MOVQ            40(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(R9), Z2
+	VBROADCASTI32X4 48(R9)(CX*4), K1, Z2
+	VBROADCASTI32X4 48(R10), K2, Z2
+	VBROADCASTI32X4 48(R10)(CX*4), K3, Z2
+	VBROADCASTI32X4 48(R9)(CX*1), Z3
+	VBROADCASTI32X4 48(R9)(BX*1), K1, Z3
+	VBROADCASTI32X4 48(R10)(CX*1), K2, Z3
+	VBROADCASTI32X4 48(R10)(BX*1), K3, Z3
+	VBROADCASTI32X4 48(R9)(CX*2), Z4
+	VBROADCASTI32X4 48(R9)(DX*2), K1, Z4
+	VBROADCASTI32X4 48(R10)(CX*2), K2, Z4
+	VBROADCASTI32X4 48(R10)(DX*2), K3, Z4
+	VBROADCASTI32X4 48(R9)(DX*1), Z5
+	VBROADCASTI32X4 48(R9)(SI*1), K1, Z5
+	VBROADCASTI32X4 48(R10)(DX*1), K2, Z5
+	VBROADCASTI32X4 48(R10)(SI*1), K3, Z5
+	VPUNPCKLDQ      Z3, Z2, Z6
+	VPUNPCKLDQ      Z5, Z4, Z7
+	VPUNPCKHDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLQDQ     Z7, Z6, Z4
+	VPUNPCKHQDQ     Z7, Z6, Z5
+	VPUNPCKLQDQ     Z3, Z2, Z6
+	VPUNPCKHQDQ     Z3, Z2, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z4, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z5, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z2, Z1
+	ADDQ            $0x40, R11
+	ADDQ            $0x40, DI
+	ADDQ            $0x40, R8
+	ADDQ            $0x40, R9
+	ADDQ            $0x40, R10
+	ADDQ            $0x00000400, R13
+	DECQ            R12
+	JNZ             block
+	MOVQ            ldy+48(FP), R8
+	MOVQ            8(SP), DI
+	VMOVUPS         Z0, (DI)
+	VMOVUPS         Z1, 64(DI)
+	ADDQ            R8, DI
+	ADDQ            $0x00000080, 8(SP)
+	ADDQ            $0x10, AX
+	DECQ            (SP)
+	JNZ             twos
+	VZEROUPPER
+	RET
+
+// func keysPairs2AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·keysPairs2AVX512(SB), NOSPLIT, $16-56
+	MOVQ  keys+8(FP), AX
+	MOVQ  twos+16(FP), CX
+	MOVQ  CX, (SP)
+	MOVQ  y+40(FP), CX
+	MOVQ  CX, 8(SP)
+	MOVQ  stride+32(FP), CX
+	LEAQ  (CX)(CX*2), DX
+	LEAQ  (CX)(CX*4), BX
+	LEAQ  (DX)(CX*4), SI
+	MOVL  $0x000000f0, DI
+	KMOVW DI, K1
+	MOVL  $0x00000f00, DI
+	KMOVW DI, K2
+	MOVL  $0x0000f000, DI
+	KMOVW DI, K3
+
+twos:
+	MOVQ   (AX), DI
+	LEAQ   (DI)(CX*8), R8
+	MOVQ   8(AX), R9
+	LEAQ   (R9)(CX*8), R10
+	MOVQ   q+0(FP), R11
+	MOVQ   blocks+24(FP), R12
+	XORQ   R13, R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+block:
+	MOVQ            32(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (DI), Z4
+	VBROADCASTI32X4 (DI)(CX*4), K1, Z4
+	VBROADCASTI32X4 (R8), K2, Z4
+	VBROADCASTI32X4 (R8)(CX*4), K3, Z4
+	VBROADCASTI32X4 (DI)(CX*1), Z5
+	VBROADCASTI32X4 (DI)(BX*1), K1, Z5
+	VBROADCASTI32X4 (R8)(CX*1), K2, Z5
+	VBROADCASTI32X4 (R8)(BX*1), K3, Z5
+	VBROADCASTI32X4 (DI)(CX*2), Z6
+	VBROADCASTI32X4 (DI)(DX*2), K1, Z6
+	VBROADCASTI32X4 (R8)(CX*2), K2, Z6
+	VBROADCASTI32X4 (R8)(DX*2), K3, Z6
+	VBROADCASTI32X4 (DI)(DX*1), Z7
+	VBROADCASTI32X4 (DI)(SI*1), K1, Z7
+	VBROADCASTI32X4 (R8)(DX*1), K2, Z7
+	VBROADCASTI32X4 (R8)(SI*1), K3, Z7
+	VPUNPCKLDQ      Z5, Z4, Z8
+	VPUNPCKLDQ      Z7, Z6, Z9
+	VPUNPCKHDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLQDQ     Z9, Z8, Z6
+	VPUNPCKHQDQ     Z9, Z8, Z7
+	VPUNPCKLQDQ     Z5, Z4, Z8
+	VPUNPCKHQDQ     Z5, Z4, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z7, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z7, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z4, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z4, Z2
+	MOVQ            40(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (R9), Z4
+	VBROADCASTI32X4 (R9)(CX*4), K1, Z4
+	VBROADCASTI32X4 (R10), K2, Z4
+	VBROADCASTI32X4 (R10)(CX*4), K3, Z4
+	VBROADCASTI32X4 (R9)(CX*1), Z5
+	VBROADCASTI32X4 (R9)(BX*1), K1, Z5
+	VBROADCASTI32X4 (R10)(CX*1), K2, Z5
+	VBROADCASTI32X4 (R10)(BX*1), K3, Z5
+	VBROADCASTI32X4 (R9)(CX*2), Z6
+	VBROADCASTI32X4 (R9)(DX*2), K1, Z6
+	VBROADCASTI32X4 (R10)(CX*2), K2, Z6
+	VBROADCASTI32X4 (R10)(DX*2), K3, Z6
+	VBROADCASTI32X4 (R9)(DX*1), Z7
+	VBROADCASTI32X4 (R9)(SI*1), K1, Z7
+	VBROADCASTI32X4 (R10)(DX*1), K2, Z7
+	VBROADCASTI32X4 (R10)(SI*1), K3, Z7
+	VPUNPCKLDQ      Z5, Z4, Z8
+	VPUNPCKLDQ      Z7, Z6, Z9
+	VPUNPCKHDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLQDQ     Z9, Z8, Z6
+	VPUNPCKHQDQ     Z9, Z8, Z7
+	VPUNPCKLQDQ     Z5, Z4, Z8
+	VPUNPCKHQDQ     Z5, Z4, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z6, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z7, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z7, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z4, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z4, Z3
+	MOVQ            32(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(DI), Z4
+	VBROADCASTI32X4 16(DI)(CX*4), K1, Z4
+	VBROADCASTI32X4 16(R8), K2, Z4
+	VBROADCASTI32X4 16(R8)(CX*4), K3, Z4
+	VBROADCASTI32X4 16(DI)(CX*1), Z5
+	VBROADCASTI32X4 16(DI)(BX*1), K1, Z5
+	VBROADCASTI32X4 16(R8)(CX*1), K2, Z5
+	VBROADCASTI32X4 16(R8)(BX*1), K3, Z5
+	VBROADCASTI32X4 16(DI)(CX*2), Z6
+	VBROADCASTI32X4 16(DI)(DX*2), K1, Z6
+	VBROADCASTI32X4 16(R8)(CX*2), K2, Z6
+	VBROADCASTI32X4 16(R8)(DX*2), K3, Z6
+	VBROADCASTI32X4 16(DI)(DX*1), Z7
+	VBROADCASTI32X4 16(DI)(SI*1), K1, Z7
+	VBROADCASTI32X4 16(R8)(DX*1), K2, Z7
+	VBROADCASTI32X4 16(R8)(SI*1), K3, Z7
+	VPUNPCKLDQ      Z5, Z4, Z8
+	VPUNPCKLDQ      Z7, Z6, Z9
+	VPUNPCKHDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLQDQ     Z9, Z8, Z6
+	VPUNPCKHQDQ     Z9, Z8, Z7
+	VPUNPCKLQDQ     Z5, Z4, Z8
+	VPUNPCKHQDQ     Z5, Z4, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z7, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z7, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z4, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z4, Z2
+	MOVQ            40(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(R9), Z4
+	VBROADCASTI32X4 16(R9)(CX*4), K1, Z4
+	VBROADCASTI32X4 16(R10), K2, Z4
+	VBROADCASTI32X4 16(R10)(CX*4), K3, Z4
+	VBROADCASTI32X4 16(R9)(CX*1), Z5
+	VBROADCASTI32X4 16(R9)(BX*1), K1, Z5
+	VBROADCASTI32X4 16(R10)(CX*1), K2, Z5
+	VBROADCASTI32X4 16(R10)(BX*1), K3, Z5
+	VBROADCASTI32X4 16(R9)(CX*2), Z6
+	VBROADCASTI32X4 16(R9)(DX*2), K1, Z6
+	VBROADCASTI32X4 16(R10)(CX*2), K2, Z6
+	VBROADCASTI32X4 16(R10)(DX*2), K3, Z6
+	VBROADCASTI32X4 16(R9)(DX*1), Z7
+	VBROADCASTI32X4 16(R9)(SI*1), K1, Z7
+	VBROADCASTI32X4 16(R10)(DX*1), K2, Z7
+	VBROADCASTI32X4 16(R10)(SI*1), K3, Z7
+	VPUNPCKLDQ      Z5, Z4, Z8
+	VPUNPCKLDQ      Z7, Z6, Z9
+	VPUNPCKHDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLQDQ     Z9, Z8, Z6
+	VPUNPCKHQDQ     Z9, Z8, Z7
+	VPUNPCKLQDQ     Z5, Z4, Z8
+	VPUNPCKHQDQ     Z5, Z4, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z6, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z7, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z7, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z4, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z4, Z3
+	MOVQ            32(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(DI), Z4
+	VBROADCASTI32X4 32(DI)(CX*4), K1, Z4
+	VBROADCASTI32X4 32(R8), K2, Z4
+	VBROADCASTI32X4 32(R8)(CX*4), K3, Z4
+	VBROADCASTI32X4 32(DI)(CX*1), Z5
+	VBROADCASTI32X4 32(DI)(BX*1), K1, Z5
+	VBROADCASTI32X4 32(R8)(CX*1), K2, Z5
+	VBROADCASTI32X4 32(R8)(BX*1), K3, Z5
+	VBROADCASTI32X4 32(DI)(CX*2), Z6
+	VBROADCASTI32X4 32(DI)(DX*2), K1, Z6
+	VBROADCASTI32X4 32(R8)(CX*2), K2, Z6
+	VBROADCASTI32X4 32(R8)(DX*2), K3, Z6
+	VBROADCASTI32X4 32(DI)(DX*1), Z7
+	VBROADCASTI32X4 32(DI)(SI*1), K1, Z7
+	VBROADCASTI32X4 32(R8)(DX*1), K2, Z7
+	VBROADCASTI32X4 32(R8)(SI*1), K3, Z7
+	VPUNPCKLDQ      Z5, Z4, Z8
+	VPUNPCKLDQ      Z7, Z6, Z9
+	VPUNPCKHDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLQDQ     Z9, Z8, Z6
+	VPUNPCKHQDQ     Z9, Z8, Z7
+	VPUNPCKLQDQ     Z5, Z4, Z8
+	VPUNPCKHQDQ     Z5, Z4, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z7, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z7, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z4, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z4, Z2
+	MOVQ            40(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(R9), Z4
+	VBROADCASTI32X4 32(R9)(CX*4), K1, Z4
+	VBROADCASTI32X4 32(R10), K2, Z4
+	VBROADCASTI32X4 32(R10)(CX*4), K3, Z4
+	VBROADCASTI32X4 32(R9)(CX*1), Z5
+	VBROADCASTI32X4 32(R9)(BX*1), K1, Z5
+	VBROADCASTI32X4 32(R10)(CX*1), K2, Z5
+	VBROADCASTI32X4 32(R10)(BX*1), K3, Z5
+	VBROADCASTI32X4 32(R9)(CX*2), Z6
+	VBROADCASTI32X4 32(R9)(DX*2), K1, Z6
+	VBROADCASTI32X4 32(R10)(CX*2), K2, Z6
+	VBROADCASTI32X4 32(R10)(DX*2), K3, Z6
+	VBROADCASTI32X4 32(R9)(DX*1), Z7
+	VBROADCASTI32X4 32(R9)(SI*1), K1, Z7
+	VBROADCASTI32X4 32(R10)(DX*1), K2, Z7
+	VBROADCASTI32X4 32(R10)(SI*1), K3, Z7
+	VPUNPCKLDQ      Z5, Z4, Z8
+	VPUNPCKLDQ      Z7, Z6, Z9
+	VPUNPCKHDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLQDQ     Z9, Z8, Z6
+	VPUNPCKHQDQ     Z9, Z8, Z7
+	VPUNPCKLQDQ     Z5, Z4, Z8
+	VPUNPCKHQDQ     Z5, Z4, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z6, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z7, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z7, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z4, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z4, Z3
+	MOVQ            32(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(DI), Z4
+	VBROADCASTI32X4 48(DI)(CX*4), K1, Z4
+	VBROADCASTI32X4 48(R8), K2, Z4
+	VBROADCASTI32X4 48(R8)(CX*4), K3, Z4
+	VBROADCASTI32X4 48(DI)(CX*1), Z5
+	VBROADCASTI32X4 48(DI)(BX*1), K1, Z5
+	VBROADCASTI32X4 48(R8)(CX*1), K2, Z5
+	VBROADCASTI32X4 48(R8)(BX*1), K3, Z5
+	VBROADCASTI32X4 48(DI)(CX*2), Z6
+	VBROADCASTI32X4 48(DI)(DX*2), K1, Z6
+	VBROADCASTI32X4 48(R8)(CX*2), K2, Z6
+	VBROADCASTI32X4 48(R8)(DX*2), K3, Z6
+	VBROADCASTI32X4 48(DI)(DX*1), Z7
+	VBROADCASTI32X4 48(DI)(SI*1), K1, Z7
+	VBROADCASTI32X4 48(R8)(DX*1), K2, Z7
+	VBROADCASTI32X4 48(R8)(SI*1), K3, Z7
+	VPUNPCKLDQ      Z5, Z4, Z8
+	VPUNPCKLDQ      Z7, Z6, Z9
+	VPUNPCKHDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLQDQ     Z9, Z8, Z6
+	VPUNPCKHQDQ     Z9, Z8, Z7
+	VPUNPCKLQDQ     Z5, Z4, Z8
+	VPUNPCKHQDQ     Z5, Z4, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z7, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z7, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z4, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z4, Z2
+	MOVQ            40(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(R9), Z4
+	VBROADCASTI32X4 48(R9)(CX*4), K1, Z4
+	VBROADCASTI32X4 48(R10), K2, Z4
+	VBROADCASTI32X4 48(R10)(CX*4), K3, Z4
+	VBROADCASTI32X4 48(R9)(CX*1), Z5
+	VBROADCASTI32X4 48(R9)(BX*1), K1, Z5
+	VBROADCASTI32X4 48(R10)(CX*1), K2, Z5
+	VBROADCASTI32X4 48(R10)(BX*1), K3, Z5
+	VBROADCASTI32X4 48(R9)(CX*2), Z6
+	VBROADCASTI32X4 48(R9)(DX*2), K1, Z6
+	VBROADCASTI32X4 48(R10)(CX*2), K2, Z6
+	VBROADCASTI32X4 48(R10)(DX*2), K3, Z6
+	VBROADCASTI32X4 48(R9)(DX*1), Z7
+	VBROADCASTI32X4 48(R9)(SI*1), K1, Z7
+	VBROADCASTI32X4 48(R10)(DX*1), K2, Z7
+	VBROADCASTI32X4 48(R10)(SI*1), K3, Z7
+	VPUNPCKLDQ      Z5, Z4, Z8
+	VPUNPCKLDQ      Z7, Z6, Z9
+	VPUNPCKHDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLQDQ     Z9, Z8, Z6
+	VPUNPCKHQDQ     Z9, Z8, Z7
+	VPUNPCKLQDQ     Z5, Z4, Z8
+	VPUNPCKHQDQ     Z5, Z4, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z6, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z7, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z7, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z4, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z4, Z3
+	ADDQ            $0x40, R11
+	ADDQ            $0x40, DI
+	ADDQ            $0x40, R8
+	ADDQ            $0x40, R9
+	ADDQ            $0x40, R10
+	ADDQ            $0x00000400, R13
+	DECQ            R12
+	JNZ             block
+	MOVQ            ldy+48(FP), R8
+	MOVQ            8(SP), DI
+	VMOVUPS         Z0, (DI)
+	VMOVUPS         Z1, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z2, (DI)
+	VMOVUPS         Z3, 64(DI)
+	ADDQ            R8, DI
+	ADDQ            $0x00000080, 8(SP)
+	ADDQ            $0x10, AX
+	DECQ            (SP)
+	JNZ             twos
+	VZEROUPPER
+	RET
+
+// func keysPairs3AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·keysPairs3AVX512(SB), NOSPLIT, $16-56
+	MOVQ  keys+8(FP), AX
+	MOVQ  twos+16(FP), CX
+	MOVQ  CX, (SP)
+	MOVQ  y+40(FP), CX
+	MOVQ  CX, 8(SP)
+	MOVQ  stride+32(FP), CX
+	LEAQ  (CX)(CX*2), DX
+	LEAQ  (CX)(CX*4), BX
+	LEAQ  (DX)(CX*4), SI
+	MOVL  $0x000000f0, DI
+	KMOVW DI, K1
+	MOVL  $0x00000f00, DI
+	KMOVW DI, K2
+	MOVL  $0x0000f000, DI
+	KMOVW DI, K3
+
+twos:
+	MOVQ   (AX), DI
+	LEAQ   (DI)(CX*8), R8
+	MOVQ   8(AX), R9
+	LEAQ   (R9)(CX*8), R10
+	MOVQ   q+0(FP), R11
+	MOVQ   blocks+24(FP), R12
+	XORQ   R13, R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+
+block:
+	MOVQ            32(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (DI), Z6
+	VBROADCASTI32X4 (DI)(CX*4), K1, Z6
+	VBROADCASTI32X4 (R8), K2, Z6
+	VBROADCASTI32X4 (R8)(CX*4), K3, Z6
+	VBROADCASTI32X4 (DI)(CX*1), Z7
+	VBROADCASTI32X4 (DI)(BX*1), K1, Z7
+	VBROADCASTI32X4 (R8)(CX*1), K2, Z7
+	VBROADCASTI32X4 (R8)(BX*1), K3, Z7
+	VBROADCASTI32X4 (DI)(CX*2), Z8
+	VBROADCASTI32X4 (DI)(DX*2), K1, Z8
+	VBROADCASTI32X4 (R8)(CX*2), K2, Z8
+	VBROADCASTI32X4 (R8)(DX*2), K3, Z8
+	VBROADCASTI32X4 (DI)(DX*1), Z9
+	VBROADCASTI32X4 (DI)(SI*1), K1, Z9
+	VBROADCASTI32X4 (R8)(DX*1), K2, Z9
+	VBROADCASTI32X4 (R8)(SI*1), K3, Z9
+	VPUNPCKLDQ      Z7, Z6, Z10
+	VPUNPCKLDQ      Z9, Z8, Z11
+	VPUNPCKHDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLQDQ     Z11, Z10, Z8
+	VPUNPCKHQDQ     Z11, Z10, Z9
+	VPUNPCKLQDQ     Z7, Z6, Z10
+	VPUNPCKHQDQ     Z7, Z6, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z9, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z9, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z9, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z6, Z4
+	MOVQ            40(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (R9), Z6
+	VBROADCASTI32X4 (R9)(CX*4), K1, Z6
+	VBROADCASTI32X4 (R10), K2, Z6
+	VBROADCASTI32X4 (R10)(CX*4), K3, Z6
+	VBROADCASTI32X4 (R9)(CX*1), Z7
+	VBROADCASTI32X4 (R9)(BX*1), K1, Z7
+	VBROADCASTI32X4 (R10)(CX*1), K2, Z7
+	VBROADCASTI32X4 (R10)(BX*1), K3, Z7
+	VBROADCASTI32X4 (R9)(CX*2), Z8
+	VBROADCASTI32X4 (R9)(DX*2), K1, Z8
+	VBROADCASTI32X4 (R10)(CX*2), K2, Z8
+	VBROADCASTI32X4 (R10)(DX*2), K3, Z8
+	VBROADCASTI32X4 (R9)(DX*1), Z9
+	VBROADCASTI32X4 (R9)(SI*1), K1, Z9
+	VBROADCASTI32X4 (R10)(DX*1), K2, Z9
+	VBROADCASTI32X4 (R10)(SI*1), K3, Z9
+	VPUNPCKLDQ      Z7, Z6, Z10
+	VPUNPCKLDQ      Z9, Z8, Z11
+	VPUNPCKHDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLQDQ     Z11, Z10, Z8
+	VPUNPCKHQDQ     Z11, Z10, Z9
+	VPUNPCKLQDQ     Z7, Z6, Z10
+	VPUNPCKHQDQ     Z7, Z6, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z8, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z9, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z9, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z9, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z6, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z6, Z5
+	MOVQ            32(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(DI), Z6
+	VBROADCASTI32X4 16(DI)(CX*4), K1, Z6
+	VBROADCASTI32X4 16(R8), K2, Z6
+	VBROADCASTI32X4 16(R8)(CX*4), K3, Z6
+	VBROADCASTI32X4 16(DI)(CX*1), Z7
+	VBROADCASTI32X4 16(DI)(BX*1), K1, Z7
+	VBROADCASTI32X4 16(R8)(CX*1), K2, Z7
+	VBROADCASTI32X4 16(R8)(BX*1), K3, Z7
+	VBROADCASTI32X4 16(DI)(CX*2), Z8
+	VBROADCASTI32X4 16(DI)(DX*2), K1, Z8
+	VBROADCASTI32X4 16(R8)(CX*2), K2, Z8
+	VBROADCASTI32X4 16(R8)(DX*2), K3, Z8
+	VBROADCASTI32X4 16(DI)(DX*1), Z9
+	VBROADCASTI32X4 16(DI)(SI*1), K1, Z9
+	VBROADCASTI32X4 16(R8)(DX*1), K2, Z9
+	VBROADCASTI32X4 16(R8)(SI*1), K3, Z9
+	VPUNPCKLDQ      Z7, Z6, Z10
+	VPUNPCKLDQ      Z9, Z8, Z11
+	VPUNPCKHDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLQDQ     Z11, Z10, Z8
+	VPUNPCKHQDQ     Z11, Z10, Z9
+	VPUNPCKLQDQ     Z7, Z6, Z10
+	VPUNPCKHQDQ     Z7, Z6, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z9, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z9, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z9, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z6, Z4
+	MOVQ            40(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(R9), Z6
+	VBROADCASTI32X4 16(R9)(CX*4), K1, Z6
+	VBROADCASTI32X4 16(R10), K2, Z6
+	VBROADCASTI32X4 16(R10)(CX*4), K3, Z6
+	VBROADCASTI32X4 16(R9)(CX*1), Z7
+	VBROADCASTI32X4 16(R9)(BX*1), K1, Z7
+	VBROADCASTI32X4 16(R10)(CX*1), K2, Z7
+	VBROADCASTI32X4 16(R10)(BX*1), K3, Z7
+	VBROADCASTI32X4 16(R9)(CX*2), Z8
+	VBROADCASTI32X4 16(R9)(DX*2), K1, Z8
+	VBROADCASTI32X4 16(R10)(CX*2), K2, Z8
+	VBROADCASTI32X4 16(R10)(DX*2), K3, Z8
+	VBROADCASTI32X4 16(R9)(DX*1), Z9
+	VBROADCASTI32X4 16(R9)(SI*1), K1, Z9
+	VBROADCASTI32X4 16(R10)(DX*1), K2, Z9
+	VBROADCASTI32X4 16(R10)(SI*1), K3, Z9
+	VPUNPCKLDQ      Z7, Z6, Z10
+	VPUNPCKLDQ      Z9, Z8, Z11
+	VPUNPCKHDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLQDQ     Z11, Z10, Z8
+	VPUNPCKHQDQ     Z11, Z10, Z9
+	VPUNPCKLQDQ     Z7, Z6, Z10
+	VPUNPCKHQDQ     Z7, Z6, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z8, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z9, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z9, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z9, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z6, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z6, Z5
+	MOVQ            32(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(DI), Z6
+	VBROADCASTI32X4 32(DI)(CX*4), K1, Z6
+	VBROADCASTI32X4 32(R8), K2, Z6
+	VBROADCASTI32X4 32(R8)(CX*4), K3, Z6
+	VBROADCASTI32X4 32(DI)(CX*1), Z7
+	VBROADCASTI32X4 32(DI)(BX*1), K1, Z7
+	VBROADCASTI32X4 32(R8)(CX*1), K2, Z7
+	VBROADCASTI32X4 32(R8)(BX*1), K3, Z7
+	VBROADCASTI32X4 32(DI)(CX*2), Z8
+	VBROADCASTI32X4 32(DI)(DX*2), K1, Z8
+	VBROADCASTI32X4 32(R8)(CX*2), K2, Z8
+	VBROADCASTI32X4 32(R8)(DX*2), K3, Z8
+	VBROADCASTI32X4 32(DI)(DX*1), Z9
+	VBROADCASTI32X4 32(DI)(SI*1), K1, Z9
+	VBROADCASTI32X4 32(R8)(DX*1), K2, Z9
+	VBROADCASTI32X4 32(R8)(SI*1), K3, Z9
+	VPUNPCKLDQ      Z7, Z6, Z10
+	VPUNPCKLDQ      Z9, Z8, Z11
+	VPUNPCKHDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLQDQ     Z11, Z10, Z8
+	VPUNPCKHQDQ     Z11, Z10, Z9
+	VPUNPCKLQDQ     Z7, Z6, Z10
+	VPUNPCKHQDQ     Z7, Z6, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z9, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z9, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z9, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z6, Z4
+	MOVQ            40(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(R9), Z6
+	VBROADCASTI32X4 32(R9)(CX*4), K1, Z6
+	VBROADCASTI32X4 32(R10), K2, Z6
+	VBROADCASTI32X4 32(R10)(CX*4), K3, Z6
+	VBROADCASTI32X4 32(R9)(CX*1), Z7
+	VBROADCASTI32X4 32(R9)(BX*1), K1, Z7
+	VBROADCASTI32X4 32(R10)(CX*1), K2, Z7
+	VBROADCASTI32X4 32(R10)(BX*1), K3, Z7
+	VBROADCASTI32X4 32(R9)(CX*2), Z8
+	VBROADCASTI32X4 32(R9)(DX*2), K1, Z8
+	VBROADCASTI32X4 32(R10)(CX*2), K2, Z8
+	VBROADCASTI32X4 32(R10)(DX*2), K3, Z8
+	VBROADCASTI32X4 32(R9)(DX*1), Z9
+	VBROADCASTI32X4 32(R9)(SI*1), K1, Z9
+	VBROADCASTI32X4 32(R10)(DX*1), K2, Z9
+	VBROADCASTI32X4 32(R10)(SI*1), K3, Z9
+	VPUNPCKLDQ      Z7, Z6, Z10
+	VPUNPCKLDQ      Z9, Z8, Z11
+	VPUNPCKHDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLQDQ     Z11, Z10, Z8
+	VPUNPCKHQDQ     Z11, Z10, Z9
+	VPUNPCKLQDQ     Z7, Z6, Z10
+	VPUNPCKHQDQ     Z7, Z6, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z8, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z9, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z9, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z9, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z6, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z6, Z5
+	MOVQ            32(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(DI), Z6
+	VBROADCASTI32X4 48(DI)(CX*4), K1, Z6
+	VBROADCASTI32X4 48(R8), K2, Z6
+	VBROADCASTI32X4 48(R8)(CX*4), K3, Z6
+	VBROADCASTI32X4 48(DI)(CX*1), Z7
+	VBROADCASTI32X4 48(DI)(BX*1), K1, Z7
+	VBROADCASTI32X4 48(R8)(CX*1), K2, Z7
+	VBROADCASTI32X4 48(R8)(BX*1), K3, Z7
+	VBROADCASTI32X4 48(DI)(CX*2), Z8
+	VBROADCASTI32X4 48(DI)(DX*2), K1, Z8
+	VBROADCASTI32X4 48(R8)(CX*2), K2, Z8
+	VBROADCASTI32X4 48(R8)(DX*2), K3, Z8
+	VBROADCASTI32X4 48(DI)(DX*1), Z9
+	VBROADCASTI32X4 48(DI)(SI*1), K1, Z9
+	VBROADCASTI32X4 48(R8)(DX*1), K2, Z9
+	VBROADCASTI32X4 48(R8)(SI*1), K3, Z9
+	VPUNPCKLDQ      Z7, Z6, Z10
+	VPUNPCKLDQ      Z9, Z8, Z11
+	VPUNPCKHDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLQDQ     Z11, Z10, Z8
+	VPUNPCKHQDQ     Z11, Z10, Z9
+	VPUNPCKLQDQ     Z7, Z6, Z10
+	VPUNPCKHQDQ     Z7, Z6, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z9, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z9, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z9, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z6, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z6, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z6, Z4
+	MOVQ            40(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(R9), Z6
+	VBROADCASTI32X4 48(R9)(CX*4), K1, Z6
+	VBROADCASTI32X4 48(R10), K2, Z6
+	VBROADCASTI32X4 48(R10)(CX*4), K3, Z6
+	VBROADCASTI32X4 48(R9)(CX*1), Z7
+	VBROADCASTI32X4 48(R9)(BX*1), K1, Z7
+	VBROADCASTI32X4 48(R10)(CX*1), K2, Z7
+	VBROADCASTI32X4 48(R10)(BX*1), K3, Z7
+	VBROADCASTI32X4 48(R9)(CX*2), Z8
+	VBROADCASTI32X4 48(R9)(DX*2), K1, Z8
+	VBROADCASTI32X4 48(R10)(CX*2), K2, Z8
+	VBROADCASTI32X4 48(R10)(DX*2), K3, Z8
+	VBROADCASTI32X4 48(R9)(DX*1), Z9
+	VBROADCASTI32X4 48(R9)(SI*1), K1, Z9
+	VBROADCASTI32X4 48(R10)(DX*1), K2, Z9
+	VBROADCASTI32X4 48(R10)(SI*1), K3, Z9
+	VPUNPCKLDQ      Z7, Z6, Z10
+	VPUNPCKLDQ      Z9, Z8, Z11
+	VPUNPCKHDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLQDQ     Z11, Z10, Z8
+	VPUNPCKHQDQ     Z11, Z10, Z9
+	VPUNPCKLQDQ     Z7, Z6, Z10
+	VPUNPCKHQDQ     Z7, Z6, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z8, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z9, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z9, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z9, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z6, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z6, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z6, Z5
+	ADDQ            $0x40, R11
+	ADDQ            $0x40, DI
+	ADDQ            $0x40, R8
+	ADDQ            $0x40, R9
+	ADDQ            $0x40, R10
+	ADDQ            $0x00000400, R13
+	DECQ            R12
+	JNZ             block
+	MOVQ            ldy+48(FP), R8
+	MOVQ            8(SP), DI
+	VMOVUPS         Z0, (DI)
+	VMOVUPS         Z1, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z2, (DI)
+	VMOVUPS         Z3, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z4, (DI)
+	VMOVUPS         Z5, 64(DI)
+	ADDQ            R8, DI
+	ADDQ            $0x00000080, 8(SP)
+	ADDQ            $0x10, AX
+	DECQ            (SP)
+	JNZ             twos
+	VZEROUPPER
+	RET
+
+// func keysPairs4AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·keysPairs4AVX512(SB), NOSPLIT, $16-56
+	MOVQ  keys+8(FP), AX
+	MOVQ  twos+16(FP), CX
+	MOVQ  CX, (SP)
+	MOVQ  y+40(FP), CX
+	MOVQ  CX, 8(SP)
+	MOVQ  stride+32(FP), CX
+	LEAQ  (CX)(CX*2), DX
+	LEAQ  (CX)(CX*4), BX
+	LEAQ  (DX)(CX*4), SI
+	MOVL  $0x000000f0, DI
+	KMOVW DI, K1
+	MOVL  $0x00000f00, DI
+	KMOVW DI, K2
+	MOVL  $0x0000f000, DI
+	KMOVW DI, K3
+
+twos:
+	MOVQ   (AX), DI
+	LEAQ   (DI)(CX*8), R8
+	MOVQ   8(AX), R9
+	LEAQ   (R9)(CX*8), R10
+	MOVQ   q+0(FP), R11
+	MOVQ   blocks+24(FP), R12
+	XORQ   R13, R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+
+block:
+	MOVQ            32(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (DI), Z8
+	VBROADCASTI32X4 (DI)(CX*4), K1, Z8
+	VBROADCASTI32X4 (R8), K2, Z8
+	VBROADCASTI32X4 (R8)(CX*4), K3, Z8
+	VBROADCASTI32X4 (DI)(CX*1), Z9
+	VBROADCASTI32X4 (DI)(BX*1), K1, Z9
+	VBROADCASTI32X4 (R8)(CX*1), K2, Z9
+	VBROADCASTI32X4 (R8)(BX*1), K3, Z9
+	VBROADCASTI32X4 (DI)(CX*2), Z10
+	VBROADCASTI32X4 (DI)(DX*2), K1, Z10
+	VBROADCASTI32X4 (R8)(CX*2), K2, Z10
+	VBROADCASTI32X4 (R8)(DX*2), K3, Z10
+	VBROADCASTI32X4 (DI)(DX*1), Z11
+	VBROADCASTI32X4 (DI)(SI*1), K1, Z11
+	VBROADCASTI32X4 (R8)(DX*1), K2, Z11
+	VBROADCASTI32X4 (R8)(SI*1), K3, Z11
+	VPUNPCKLDQ      Z9, Z8, Z12
+	VPUNPCKLDQ      Z11, Z10, Z13
+	VPUNPCKHDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLQDQ     Z13, Z12, Z10
+	VPUNPCKHQDQ     Z13, Z12, Z11
+	VPUNPCKLQDQ     Z9, Z8, Z12
+	VPUNPCKHQDQ     Z9, Z8, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z11, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z11, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z11, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z11, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z8, Z6
+	MOVQ            40(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (R9), Z8
+	VBROADCASTI32X4 (R9)(CX*4), K1, Z8
+	VBROADCASTI32X4 (R10), K2, Z8
+	VBROADCASTI32X4 (R10)(CX*4), K3, Z8
+	VBROADCASTI32X4 (R9)(CX*1), Z9
+	VBROADCASTI32X4 (R9)(BX*1), K1, Z9
+	VBROADCASTI32X4 (R10)(CX*1), K2, Z9
+	VBROADCASTI32X4 (R10)(BX*1), K3, Z9
+	VBROADCASTI32X4 (R9)(CX*2), Z10
+	VBROADCASTI32X4 (R9)(DX*2), K1, Z10
+	VBROADCASTI32X4 (R10)(CX*2), K2, Z10
+	VBROADCASTI32X4 (R10)(DX*2), K3, Z10
+	VBROADCASTI32X4 (R9)(DX*1), Z11
+	VBROADCASTI32X4 (R9)(SI*1), K1, Z11
+	VBROADCASTI32X4 (R10)(DX*1), K2, Z11
+	VBROADCASTI32X4 (R10)(SI*1), K3, Z11
+	VPUNPCKLDQ      Z9, Z8, Z12
+	VPUNPCKLDQ      Z11, Z10, Z13
+	VPUNPCKHDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLQDQ     Z13, Z12, Z10
+	VPUNPCKHQDQ     Z13, Z12, Z11
+	VPUNPCKLQDQ     Z9, Z8, Z12
+	VPUNPCKHQDQ     Z9, Z8, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z10, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z11, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z11, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z11, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z11, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z8, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z8, Z7
+	MOVQ            32(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(DI), Z8
+	VBROADCASTI32X4 16(DI)(CX*4), K1, Z8
+	VBROADCASTI32X4 16(R8), K2, Z8
+	VBROADCASTI32X4 16(R8)(CX*4), K3, Z8
+	VBROADCASTI32X4 16(DI)(CX*1), Z9
+	VBROADCASTI32X4 16(DI)(BX*1), K1, Z9
+	VBROADCASTI32X4 16(R8)(CX*1), K2, Z9
+	VBROADCASTI32X4 16(R8)(BX*1), K3, Z9
+	VBROADCASTI32X4 16(DI)(CX*2), Z10
+	VBROADCASTI32X4 16(DI)(DX*2), K1, Z10
+	VBROADCASTI32X4 16(R8)(CX*2), K2, Z10
+	VBROADCASTI32X4 16(R8)(DX*2), K3, Z10
+	VBROADCASTI32X4 16(DI)(DX*1), Z11
+	VBROADCASTI32X4 16(DI)(SI*1), K1, Z11
+	VBROADCASTI32X4 16(R8)(DX*1), K2, Z11
+	VBROADCASTI32X4 16(R8)(SI*1), K3, Z11
+	VPUNPCKLDQ      Z9, Z8, Z12
+	VPUNPCKLDQ      Z11, Z10, Z13
+	VPUNPCKHDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLQDQ     Z13, Z12, Z10
+	VPUNPCKHQDQ     Z13, Z12, Z11
+	VPUNPCKLQDQ     Z9, Z8, Z12
+	VPUNPCKHQDQ     Z9, Z8, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z11, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z11, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z11, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z11, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z8, Z6
+	MOVQ            40(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(R9), Z8
+	VBROADCASTI32X4 16(R9)(CX*4), K1, Z8
+	VBROADCASTI32X4 16(R10), K2, Z8
+	VBROADCASTI32X4 16(R10)(CX*4), K3, Z8
+	VBROADCASTI32X4 16(R9)(CX*1), Z9
+	VBROADCASTI32X4 16(R9)(BX*1), K1, Z9
+	VBROADCASTI32X4 16(R10)(CX*1), K2, Z9
+	VBROADCASTI32X4 16(R10)(BX*1), K3, Z9
+	VBROADCASTI32X4 16(R9)(CX*2), Z10
+	VBROADCASTI32X4 16(R9)(DX*2), K1, Z10
+	VBROADCASTI32X4 16(R10)(CX*2), K2, Z10
+	VBROADCASTI32X4 16(R10)(DX*2), K3, Z10
+	VBROADCASTI32X4 16(R9)(DX*1), Z11
+	VBROADCASTI32X4 16(R9)(SI*1), K1, Z11
+	VBROADCASTI32X4 16(R10)(DX*1), K2, Z11
+	VBROADCASTI32X4 16(R10)(SI*1), K3, Z11
+	VPUNPCKLDQ      Z9, Z8, Z12
+	VPUNPCKLDQ      Z11, Z10, Z13
+	VPUNPCKHDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLQDQ     Z13, Z12, Z10
+	VPUNPCKHQDQ     Z13, Z12, Z11
+	VPUNPCKLQDQ     Z9, Z8, Z12
+	VPUNPCKHQDQ     Z9, Z8, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z10, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z11, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z11, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z11, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z11, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z8, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z8, Z7
+	MOVQ            32(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(DI), Z8
+	VBROADCASTI32X4 32(DI)(CX*4), K1, Z8
+	VBROADCASTI32X4 32(R8), K2, Z8
+	VBROADCASTI32X4 32(R8)(CX*4), K3, Z8
+	VBROADCASTI32X4 32(DI)(CX*1), Z9
+	VBROADCASTI32X4 32(DI)(BX*1), K1, Z9
+	VBROADCASTI32X4 32(R8)(CX*1), K2, Z9
+	VBROADCASTI32X4 32(R8)(BX*1), K3, Z9
+	VBROADCASTI32X4 32(DI)(CX*2), Z10
+	VBROADCASTI32X4 32(DI)(DX*2), K1, Z10
+	VBROADCASTI32X4 32(R8)(CX*2), K2, Z10
+	VBROADCASTI32X4 32(R8)(DX*2), K3, Z10
+	VBROADCASTI32X4 32(DI)(DX*1), Z11
+	VBROADCASTI32X4 32(DI)(SI*1), K1, Z11
+	VBROADCASTI32X4 32(R8)(DX*1), K2, Z11
+	VBROADCASTI32X4 32(R8)(SI*1), K3, Z11
+	VPUNPCKLDQ      Z9, Z8, Z12
+	VPUNPCKLDQ      Z11, Z10, Z13
+	VPUNPCKHDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLQDQ     Z13, Z12, Z10
+	VPUNPCKHQDQ     Z13, Z12, Z11
+	VPUNPCKLQDQ     Z9, Z8, Z12
+	VPUNPCKHQDQ     Z9, Z8, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z11, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z11, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z11, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z11, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z8, Z6
+	MOVQ            40(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(R9), Z8
+	VBROADCASTI32X4 32(R9)(CX*4), K1, Z8
+	VBROADCASTI32X4 32(R10), K2, Z8
+	VBROADCASTI32X4 32(R10)(CX*4), K3, Z8
+	VBROADCASTI32X4 32(R9)(CX*1), Z9
+	VBROADCASTI32X4 32(R9)(BX*1), K1, Z9
+	VBROADCASTI32X4 32(R10)(CX*1), K2, Z9
+	VBROADCASTI32X4 32(R10)(BX*1), K3, Z9
+	VBROADCASTI32X4 32(R9)(CX*2), Z10
+	VBROADCASTI32X4 32(R9)(DX*2), K1, Z10
+	VBROADCASTI32X4 32(R10)(CX*2), K2, Z10
+	VBROADCASTI32X4 32(R10)(DX*2), K3, Z10
+	VBROADCASTI32X4 32(R9)(DX*1), Z11
+	VBROADCASTI32X4 32(R9)(SI*1), K1, Z11
+	VBROADCASTI32X4 32(R10)(DX*1), K2, Z11
+	VBROADCASTI32X4 32(R10)(SI*1), K3, Z11
+	VPUNPCKLDQ      Z9, Z8, Z12
+	VPUNPCKLDQ      Z11, Z10, Z13
+	VPUNPCKHDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLQDQ     Z13, Z12, Z10
+	VPUNPCKHQDQ     Z13, Z12, Z11
+	VPUNPCKLQDQ     Z9, Z8, Z12
+	VPUNPCKHQDQ     Z9, Z8, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z10, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z11, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z11, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z11, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z11, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z8, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z8, Z7
+	MOVQ            32(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(DI), Z8
+	VBROADCASTI32X4 48(DI)(CX*4), K1, Z8
+	VBROADCASTI32X4 48(R8), K2, Z8
+	VBROADCASTI32X4 48(R8)(CX*4), K3, Z8
+	VBROADCASTI32X4 48(DI)(CX*1), Z9
+	VBROADCASTI32X4 48(DI)(BX*1), K1, Z9
+	VBROADCASTI32X4 48(R8)(CX*1), K2, Z9
+	VBROADCASTI32X4 48(R8)(BX*1), K3, Z9
+	VBROADCASTI32X4 48(DI)(CX*2), Z10
+	VBROADCASTI32X4 48(DI)(DX*2), K1, Z10
+	VBROADCASTI32X4 48(R8)(CX*2), K2, Z10
+	VBROADCASTI32X4 48(R8)(DX*2), K3, Z10
+	VBROADCASTI32X4 48(DI)(DX*1), Z11
+	VBROADCASTI32X4 48(DI)(SI*1), K1, Z11
+	VBROADCASTI32X4 48(R8)(DX*1), K2, Z11
+	VBROADCASTI32X4 48(R8)(SI*1), K3, Z11
+	VPUNPCKLDQ      Z9, Z8, Z12
+	VPUNPCKLDQ      Z11, Z10, Z13
+	VPUNPCKHDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLQDQ     Z13, Z12, Z10
+	VPUNPCKHQDQ     Z13, Z12, Z11
+	VPUNPCKLQDQ     Z9, Z8, Z12
+	VPUNPCKHQDQ     Z9, Z8, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z10, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z11, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z11, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z11, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z11, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z8, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z8, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z8, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z8, Z6
+	MOVQ            40(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(R9), Z8
+	VBROADCASTI32X4 48(R9)(CX*4), K1, Z8
+	VBROADCASTI32X4 48(R10), K2, Z8
+	VBROADCASTI32X4 48(R10)(CX*4), K3, Z8
+	VBROADCASTI32X4 48(R9)(CX*1), Z9
+	VBROADCASTI32X4 48(R9)(BX*1), K1, Z9
+	VBROADCASTI32X4 48(R10)(CX*1), K2, Z9
+	VBROADCASTI32X4 48(R10)(BX*1), K3, Z9
+	VBROADCASTI32X4 48(R9)(CX*2), Z10
+	VBROADCASTI32X4 48(R9)(DX*2), K1, Z10
+	VBROADCASTI32X4 48(R10)(CX*2), K2, Z10
+	VBROADCASTI32X4 48(R10)(DX*2), K3, Z10
+	VBROADCASTI32X4 48(R9)(DX*1), Z11
+	VBROADCASTI32X4 48(R9)(SI*1), K1, Z11
+	VBROADCASTI32X4 48(R10)(DX*1), K2, Z11
+	VBROADCASTI32X4 48(R10)(SI*1), K3, Z11
+	VPUNPCKLDQ      Z9, Z8, Z12
+	VPUNPCKLDQ      Z11, Z10, Z13
+	VPUNPCKHDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLQDQ     Z13, Z12, Z10
+	VPUNPCKHQDQ     Z13, Z12, Z11
+	VPUNPCKLQDQ     Z9, Z8, Z12
+	VPUNPCKHQDQ     Z9, Z8, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z10, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z11, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z11, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z11, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z11, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z8, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z8, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z8, Z7
+	ADDQ            $0x40, R11
+	ADDQ            $0x40, DI
+	ADDQ            $0x40, R8
+	ADDQ            $0x40, R9
+	ADDQ            $0x40, R10
+	ADDQ            $0x00000400, R13
+	DECQ            R12
+	JNZ             block
+	MOVQ            ldy+48(FP), R8
+	MOVQ            8(SP), DI
+	VMOVUPS         Z0, (DI)
+	VMOVUPS         Z1, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z2, (DI)
+	VMOVUPS         Z3, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z4, (DI)
+	VMOVUPS         Z5, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z6, (DI)
+	VMOVUPS         Z7, 64(DI)
+	ADDQ            R8, DI
+	ADDQ            $0x00000080, 8(SP)
+	ADDQ            $0x10, AX
+	DECQ            (SP)
+	JNZ             twos
+	VZEROUPPER
+	RET
+
+// func keysPairs5AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·keysPairs5AVX512(SB), NOSPLIT, $16-56
+	MOVQ  keys+8(FP), AX
+	MOVQ  twos+16(FP), CX
+	MOVQ  CX, (SP)
+	MOVQ  y+40(FP), CX
+	MOVQ  CX, 8(SP)
+	MOVQ  stride+32(FP), CX
+	LEAQ  (CX)(CX*2), DX
+	LEAQ  (CX)(CX*4), BX
+	LEAQ  (DX)(CX*4), SI
+	MOVL  $0x000000f0, DI
+	KMOVW DI, K1
+	MOVL  $0x00000f00, DI
+	KMOVW DI, K2
+	MOVL  $0x0000f000, DI
+	KMOVW DI, K3
+
+twos:
+	MOVQ   (AX), DI
+	LEAQ   (DI)(CX*8), R8
+	MOVQ   8(AX), R9
+	LEAQ   (R9)(CX*8), R10
+	MOVQ   q+0(FP), R11
+	MOVQ   blocks+24(FP), R12
+	XORQ   R13, R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+
+block:
+	MOVQ            32(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (DI), Z10
+	VBROADCASTI32X4 (DI)(CX*4), K1, Z10
+	VBROADCASTI32X4 (R8), K2, Z10
+	VBROADCASTI32X4 (R8)(CX*4), K3, Z10
+	VBROADCASTI32X4 (DI)(CX*1), Z11
+	VBROADCASTI32X4 (DI)(BX*1), K1, Z11
+	VBROADCASTI32X4 (R8)(CX*1), K2, Z11
+	VBROADCASTI32X4 (R8)(BX*1), K3, Z11
+	VBROADCASTI32X4 (DI)(CX*2), Z12
+	VBROADCASTI32X4 (DI)(DX*2), K1, Z12
+	VBROADCASTI32X4 (R8)(CX*2), K2, Z12
+	VBROADCASTI32X4 (R8)(DX*2), K3, Z12
+	VBROADCASTI32X4 (DI)(DX*1), Z13
+	VBROADCASTI32X4 (DI)(SI*1), K1, Z13
+	VBROADCASTI32X4 (R8)(DX*1), K2, Z13
+	VBROADCASTI32X4 (R8)(SI*1), K3, Z13
+	VPUNPCKLDQ      Z11, Z10, Z14
+	VPUNPCKLDQ      Z13, Z12, Z15
+	VPUNPCKHDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLQDQ     Z15, Z14, Z12
+	VPUNPCKHQDQ     Z15, Z14, Z13
+	VPUNPCKLQDQ     Z11, Z10, Z14
+	VPUNPCKHQDQ     Z11, Z10, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x00 // VDPBF16PS       (R11)(CX*4), Z12, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z13, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z13, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z13, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z13, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*4), Z13, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z10, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*4), Z10, Z8
+	MOVQ            40(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (R9), Z10
+	VBROADCASTI32X4 (R9)(CX*4), K1, Z10
+	VBROADCASTI32X4 (R10), K2, Z10
+	VBROADCASTI32X4 (R10)(CX*4), K3, Z10
+	VBROADCASTI32X4 (R9)(CX*1), Z11
+	VBROADCASTI32X4 (R9)(BX*1), K1, Z11
+	VBROADCASTI32X4 (R10)(CX*1), K2, Z11
+	VBROADCASTI32X4 (R10)(BX*1), K3, Z11
+	VBROADCASTI32X4 (R9)(CX*2), Z12
+	VBROADCASTI32X4 (R9)(DX*2), K1, Z12
+	VBROADCASTI32X4 (R10)(CX*2), K2, Z12
+	VBROADCASTI32X4 (R10)(DX*2), K3, Z12
+	VBROADCASTI32X4 (R9)(DX*1), Z13
+	VBROADCASTI32X4 (R9)(SI*1), K1, Z13
+	VBROADCASTI32X4 (R10)(DX*1), K2, Z13
+	VBROADCASTI32X4 (R10)(SI*1), K3, Z13
+	VPUNPCKLDQ      Z11, Z10, Z14
+	VPUNPCKLDQ      Z13, Z12, Z15
+	VPUNPCKHDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLQDQ     Z15, Z14, Z12
+	VPUNPCKHQDQ     Z15, Z14, Z13
+	VPUNPCKLQDQ     Z11, Z10, Z14
+	VPUNPCKHQDQ     Z11, Z10, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x00 // VDPBF16PS       (R11)(CX*4), Z12, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z13, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z13, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z13, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z13, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*4), Z13, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z10, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*4), Z10, Z9
+	MOVQ            32(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(DI), Z10
+	VBROADCASTI32X4 16(DI)(CX*4), K1, Z10
+	VBROADCASTI32X4 16(R8), K2, Z10
+	VBROADCASTI32X4 16(R8)(CX*4), K3, Z10
+	VBROADCASTI32X4 16(DI)(CX*1), Z11
+	VBROADCASTI32X4 16(DI)(BX*1), K1, Z11
+	VBROADCASTI32X4 16(R8)(CX*1), K2, Z11
+	VBROADCASTI32X4 16(R8)(BX*1), K3, Z11
+	VBROADCASTI32X4 16(DI)(CX*2), Z12
+	VBROADCASTI32X4 16(DI)(DX*2), K1, Z12
+	VBROADCASTI32X4 16(R8)(CX*2), K2, Z12
+	VBROADCASTI32X4 16(R8)(DX*2), K3, Z12
+	VBROADCASTI32X4 16(DI)(DX*1), Z13
+	VBROADCASTI32X4 16(DI)(SI*1), K1, Z13
+	VBROADCASTI32X4 16(R8)(DX*1), K2, Z13
+	VBROADCASTI32X4 16(R8)(SI*1), K3, Z13
+	VPUNPCKLDQ      Z11, Z10, Z14
+	VPUNPCKLDQ      Z13, Z12, Z15
+	VPUNPCKHDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLQDQ     Z15, Z14, Z12
+	VPUNPCKHQDQ     Z15, Z14, Z13
+	VPUNPCKLQDQ     Z11, Z10, Z14
+	VPUNPCKHQDQ     Z11, Z10, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*4), Z12, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z13, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z13, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z13, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z13, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*4), Z13, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z10, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*4), Z10, Z8
+	MOVQ            40(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(R9), Z10
+	VBROADCASTI32X4 16(R9)(CX*4), K1, Z10
+	VBROADCASTI32X4 16(R10), K2, Z10
+	VBROADCASTI32X4 16(R10)(CX*4), K3, Z10
+	VBROADCASTI32X4 16(R9)(CX*1), Z11
+	VBROADCASTI32X4 16(R9)(BX*1), K1, Z11
+	VBROADCASTI32X4 16(R10)(CX*1), K2, Z11
+	VBROADCASTI32X4 16(R10)(BX*1), K3, Z11
+	VBROADCASTI32X4 16(R9)(CX*2), Z12
+	VBROADCASTI32X4 16(R9)(DX*2), K1, Z12
+	VBROADCASTI32X4 16(R10)(CX*2), K2, Z12
+	VBROADCASTI32X4 16(R10)(DX*2), K3, Z12
+	VBROADCASTI32X4 16(R9)(DX*1), Z13
+	VBROADCASTI32X4 16(R9)(SI*1), K1, Z13
+	VBROADCASTI32X4 16(R10)(DX*1), K2, Z13
+	VBROADCASTI32X4 16(R10)(SI*1), K3, Z13
+	VPUNPCKLDQ      Z11, Z10, Z14
+	VPUNPCKLDQ      Z13, Z12, Z15
+	VPUNPCKHDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLQDQ     Z15, Z14, Z12
+	VPUNPCKHQDQ     Z15, Z14, Z13
+	VPUNPCKLQDQ     Z11, Z10, Z14
+	VPUNPCKHQDQ     Z11, Z10, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*4), Z12, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z13, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z13, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z13, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z13, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*4), Z13, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z10, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*4), Z10, Z9
+	MOVQ            32(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(DI), Z10
+	VBROADCASTI32X4 32(DI)(CX*4), K1, Z10
+	VBROADCASTI32X4 32(R8), K2, Z10
+	VBROADCASTI32X4 32(R8)(CX*4), K3, Z10
+	VBROADCASTI32X4 32(DI)(CX*1), Z11
+	VBROADCASTI32X4 32(DI)(BX*1), K1, Z11
+	VBROADCASTI32X4 32(R8)(CX*1), K2, Z11
+	VBROADCASTI32X4 32(R8)(BX*1), K3, Z11
+	VBROADCASTI32X4 32(DI)(CX*2), Z12
+	VBROADCASTI32X4 32(DI)(DX*2), K1, Z12
+	VBROADCASTI32X4 32(R8)(CX*2), K2, Z12
+	VBROADCASTI32X4 32(R8)(DX*2), K3, Z12
+	VBROADCASTI32X4 32(DI)(DX*1), Z13
+	VBROADCASTI32X4 32(DI)(SI*1), K1, Z13
+	VBROADCASTI32X4 32(R8)(DX*1), K2, Z13
+	VBROADCASTI32X4 32(R8)(SI*1), K3, Z13
+	VPUNPCKLDQ      Z11, Z10, Z14
+	VPUNPCKLDQ      Z13, Z12, Z15
+	VPUNPCKHDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLQDQ     Z15, Z14, Z12
+	VPUNPCKHQDQ     Z15, Z14, Z13
+	VPUNPCKLQDQ     Z11, Z10, Z14
+	VPUNPCKHQDQ     Z11, Z10, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*4), Z12, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z13, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z13, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z13, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z13, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*4), Z13, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z10, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*4), Z10, Z8
+	MOVQ            40(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(R9), Z10
+	VBROADCASTI32X4 32(R9)(CX*4), K1, Z10
+	VBROADCASTI32X4 32(R10), K2, Z10
+	VBROADCASTI32X4 32(R10)(CX*4), K3, Z10
+	VBROADCASTI32X4 32(R9)(CX*1), Z11
+	VBROADCASTI32X4 32(R9)(BX*1), K1, Z11
+	VBROADCASTI32X4 32(R10)(CX*1), K2, Z11
+	VBROADCASTI32X4 32(R10)(BX*1), K3, Z11
+	VBROADCASTI32X4 32(R9)(CX*2), Z12
+	VBROADCASTI32X4 32(R9)(DX*2), K1, Z12
+	VBROADCASTI32X4 32(R10)(CX*2), K2, Z12
+	VBROADCASTI32X4 32(R10)(DX*2), K3, Z12
+	VBROADCASTI32X4 32(R9)(DX*1), Z13
+	VBROADCASTI32X4 32(R9)(SI*1), K1, Z13
+	VBROADCASTI32X4 32(R10)(DX*1), K2, Z13
+	VBROADCASTI32X4 32(R10)(SI*1), K3, Z13
+	VPUNPCKLDQ      Z11, Z10, Z14
+	VPUNPCKLDQ      Z13, Z12, Z15
+	VPUNPCKHDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLQDQ     Z15, Z14, Z12
+	VPUNPCKHQDQ     Z15, Z14, Z13
+	VPUNPCKLQDQ     Z11, Z10, Z14
+	VPUNPCKHQDQ     Z11, Z10, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*4), Z12, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z13, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z13, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z13, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z13, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*4), Z13, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z10, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*4), Z10, Z9
+	MOVQ            32(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(DI), Z10
+	VBROADCASTI32X4 48(DI)(CX*4), K1, Z10
+	VBROADCASTI32X4 48(R8), K2, Z10
+	VBROADCASTI32X4 48(R8)(CX*4), K3, Z10
+	VBROADCASTI32X4 48(DI)(CX*1), Z11
+	VBROADCASTI32X4 48(DI)(BX*1), K1, Z11
+	VBROADCASTI32X4 48(R8)(CX*1), K2, Z11
+	VBROADCASTI32X4 48(R8)(BX*1), K3, Z11
+	VBROADCASTI32X4 48(DI)(CX*2), Z12
+	VBROADCASTI32X4 48(DI)(DX*2), K1, Z12
+	VBROADCASTI32X4 48(R8)(CX*2), K2, Z12
+	VBROADCASTI32X4 48(R8)(DX*2), K3, Z12
+	VBROADCASTI32X4 48(DI)(DX*1), Z13
+	VBROADCASTI32X4 48(DI)(SI*1), K1, Z13
+	VBROADCASTI32X4 48(R8)(DX*1), K2, Z13
+	VBROADCASTI32X4 48(R8)(SI*1), K3, Z13
+	VPUNPCKLDQ      Z11, Z10, Z14
+	VPUNPCKLDQ      Z13, Z12, Z15
+	VPUNPCKHDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLQDQ     Z15, Z14, Z12
+	VPUNPCKHQDQ     Z15, Z14, Z13
+	VPUNPCKLQDQ     Z11, Z10, Z14
+	VPUNPCKHQDQ     Z11, Z10, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*4), Z12, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z13, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z13, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z13, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z13, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*4), Z13, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z10, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z10, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z10, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z10, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*4), Z10, Z8
+	MOVQ            40(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(R9), Z10
+	VBROADCASTI32X4 48(R9)(CX*4), K1, Z10
+	VBROADCASTI32X4 48(R10), K2, Z10
+	VBROADCASTI32X4 48(R10)(CX*4), K3, Z10
+	VBROADCASTI32X4 48(R9)(CX*1), Z11
+	VBROADCASTI32X4 48(R9)(BX*1), K1, Z11
+	VBROADCASTI32X4 48(R10)(CX*1), K2, Z11
+	VBROADCASTI32X4 48(R10)(BX*1), K3, Z11
+	VBROADCASTI32X4 48(R9)(CX*2), Z12
+	VBROADCASTI32X4 48(R9)(DX*2), K1, Z12
+	VBROADCASTI32X4 48(R10)(CX*2), K2, Z12
+	VBROADCASTI32X4 48(R10)(DX*2), K3, Z12
+	VBROADCASTI32X4 48(R9)(DX*1), Z13
+	VBROADCASTI32X4 48(R9)(SI*1), K1, Z13
+	VBROADCASTI32X4 48(R10)(DX*1), K2, Z13
+	VBROADCASTI32X4 48(R10)(SI*1), K3, Z13
+	VPUNPCKLDQ      Z11, Z10, Z14
+	VPUNPCKLDQ      Z13, Z12, Z15
+	VPUNPCKHDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLQDQ     Z15, Z14, Z12
+	VPUNPCKHQDQ     Z15, Z14, Z13
+	VPUNPCKLQDQ     Z11, Z10, Z14
+	VPUNPCKHQDQ     Z11, Z10, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*4), Z12, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z13, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z13, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z13, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z13, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x16; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*4), Z13, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z10, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z10, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*4), Z10, Z9
+	ADDQ            $0x40, R11
+	ADDQ            $0x40, DI
+	ADDQ            $0x40, R8
+	ADDQ            $0x40, R9
+	ADDQ            $0x40, R10
+	ADDQ            $0x00000400, R13
+	DECQ            R12
+	JNZ             block
+	MOVQ            ldy+48(FP), R8
+	MOVQ            8(SP), DI
+	VMOVUPS         Z0, (DI)
+	VMOVUPS         Z1, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z2, (DI)
+	VMOVUPS         Z3, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z4, (DI)
+	VMOVUPS         Z5, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z6, (DI)
+	VMOVUPS         Z7, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z8, (DI)
+	VMOVUPS         Z9, 64(DI)
+	ADDQ            R8, DI
+	ADDQ            $0x00000080, 8(SP)
+	ADDQ            $0x10, AX
+	DECQ            (SP)
+	JNZ             twos
+	VZEROUPPER
+	RET
+
+// func keysPairs6AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·keysPairs6AVX512(SB), NOSPLIT, $16-56
+	MOVQ  keys+8(FP), AX
+	MOVQ  twos+16(FP), CX
+	MOVQ  CX, (SP)
+	MOVQ  y+40(FP), CX
+	MOVQ  CX, 8(SP)
+	MOVQ  stride+32(FP), CX
+	LEAQ  (CX)(CX*2), DX
+	LEAQ  (CX)(CX*4), BX
+	LEAQ  (DX)(CX*4), SI
+	MOVL  $0x000000f0, DI
+	KMOVW DI, K1
+	MOVL  $0x00000f00, DI
+	KMOVW DI, K2
+	MOVL  $0x0000f000, DI
+	KMOVW DI, K3
+
+twos:
+	MOVQ   (AX), DI
+	LEAQ   (DI)(CX*8), R8
+	MOVQ   8(AX), R9
+	LEAQ   (R9)(CX*8), R10
+	MOVQ   q+0(FP), R11
+	MOVQ   blocks+24(FP), R12
+	XORQ   R13, R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+
+block:
+	MOVQ            32(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (DI), Z12
+	VBROADCASTI32X4 (DI)(CX*4), K1, Z12
+	VBROADCASTI32X4 (R8), K2, Z12
+	VBROADCASTI32X4 (R8)(CX*4), K3, Z12
+	VBROADCASTI32X4 (DI)(CX*1), Z13
+	VBROADCASTI32X4 (DI)(BX*1), K1, Z13
+	VBROADCASTI32X4 (R8)(CX*1), K2, Z13
+	VBROADCASTI32X4 (R8)(BX*1), K3, Z13
+	VBROADCASTI32X4 (DI)(CX*2), Z14
+	VBROADCASTI32X4 (DI)(DX*2), K1, Z14
+	VBROADCASTI32X4 (R8)(CX*2), K2, Z14
+	VBROADCASTI32X4 (R8)(DX*2), K3, Z14
+	VBROADCASTI32X4 (DI)(DX*1), Z15
+	VBROADCASTI32X4 (DI)(SI*1), K1, Z15
+	VBROADCASTI32X4 (R8)(DX*1), K2, Z15
+	VBROADCASTI32X4 (R8)(SI*1), K3, Z15
+	VPUNPCKLDQ      Z13, Z12, Z16
+	VPUNPCKLDQ      Z15, Z14, Z17
+	VPUNPCKHDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLQDQ     Z17, Z16, Z14
+	VPUNPCKHQDQ     Z17, Z16, Z15
+	VPUNPCKLQDQ     Z13, Z12, Z16
+	VPUNPCKHQDQ     Z13, Z12, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x00 // VDPBF16PS       (R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x00 // VDPBF16PS       (R11)(BX*1), Z14, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z15, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z15, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z15, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z15, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*4), Z15, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x01 // VDPBF16PS       4(R11)(BX*1), Z15, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x02 // VDPBF16PS       8(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*4), Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x03 // VDPBF16PS       12(R11)(BX*1), Z12, Z10
+	MOVQ            40(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (R9), Z12
+	VBROADCASTI32X4 (R9)(CX*4), K1, Z12
+	VBROADCASTI32X4 (R10), K2, Z12
+	VBROADCASTI32X4 (R10)(CX*4), K3, Z12
+	VBROADCASTI32X4 (R9)(CX*1), Z13
+	VBROADCASTI32X4 (R9)(BX*1), K1, Z13
+	VBROADCASTI32X4 (R10)(CX*1), K2, Z13
+	VBROADCASTI32X4 (R10)(BX*1), K3, Z13
+	VBROADCASTI32X4 (R9)(CX*2), Z14
+	VBROADCASTI32X4 (R9)(DX*2), K1, Z14
+	VBROADCASTI32X4 (R10)(CX*2), K2, Z14
+	VBROADCASTI32X4 (R10)(DX*2), K3, Z14
+	VBROADCASTI32X4 (R9)(DX*1), Z15
+	VBROADCASTI32X4 (R9)(SI*1), K1, Z15
+	VBROADCASTI32X4 (R10)(DX*1), K2, Z15
+	VBROADCASTI32X4 (R10)(SI*1), K3, Z15
+	VPUNPCKLDQ      Z13, Z12, Z16
+	VPUNPCKLDQ      Z15, Z14, Z17
+	VPUNPCKHDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLQDQ     Z17, Z16, Z14
+	VPUNPCKHQDQ     Z17, Z16, Z15
+	VPUNPCKLQDQ     Z13, Z12, Z16
+	VPUNPCKHQDQ     Z13, Z12, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x00 // VDPBF16PS       (R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x00 // VDPBF16PS       (R11)(BX*1), Z14, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z15, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z15, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z15, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z15, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*4), Z15, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x01 // VDPBF16PS       4(R11)(BX*1), Z15, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x02 // VDPBF16PS       8(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*4), Z12, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x03 // VDPBF16PS       12(R11)(BX*1), Z12, Z11
+	MOVQ            32(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(DI), Z12
+	VBROADCASTI32X4 16(DI)(CX*4), K1, Z12
+	VBROADCASTI32X4 16(R8), K2, Z12
+	VBROADCASTI32X4 16(R8)(CX*4), K3, Z12
+	VBROADCASTI32X4 16(DI)(CX*1), Z13
+	VBROADCASTI32X4 16(DI)(BX*1), K1, Z13
+	VBROADCASTI32X4 16(R8)(CX*1), K2, Z13
+	VBROADCASTI32X4 16(R8)(BX*1), K3, Z13
+	VBROADCASTI32X4 16(DI)(CX*2), Z14
+	VBROADCASTI32X4 16(DI)(DX*2), K1, Z14
+	VBROADCASTI32X4 16(R8)(CX*2), K2, Z14
+	VBROADCASTI32X4 16(R8)(DX*2), K3, Z14
+	VBROADCASTI32X4 16(DI)(DX*1), Z15
+	VBROADCASTI32X4 16(DI)(SI*1), K1, Z15
+	VBROADCASTI32X4 16(R8)(DX*1), K2, Z15
+	VBROADCASTI32X4 16(R8)(SI*1), K3, Z15
+	VPUNPCKLDQ      Z13, Z12, Z16
+	VPUNPCKLDQ      Z15, Z14, Z17
+	VPUNPCKHDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLQDQ     Z17, Z16, Z14
+	VPUNPCKHQDQ     Z17, Z16, Z15
+	VPUNPCKLQDQ     Z13, Z12, Z16
+	VPUNPCKHQDQ     Z13, Z12, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x04 // VDPBF16PS       16(R11)(BX*1), Z14, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z15, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z15, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z15, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z15, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*4), Z15, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x05 // VDPBF16PS       20(R11)(BX*1), Z15, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x06 // VDPBF16PS       24(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*4), Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x07 // VDPBF16PS       28(R11)(BX*1), Z12, Z10
+	MOVQ            40(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(R9), Z12
+	VBROADCASTI32X4 16(R9)(CX*4), K1, Z12
+	VBROADCASTI32X4 16(R10), K2, Z12
+	VBROADCASTI32X4 16(R10)(CX*4), K3, Z12
+	VBROADCASTI32X4 16(R9)(CX*1), Z13
+	VBROADCASTI32X4 16(R9)(BX*1), K1, Z13
+	VBROADCASTI32X4 16(R10)(CX*1), K2, Z13
+	VBROADCASTI32X4 16(R10)(BX*1), K3, Z13
+	VBROADCASTI32X4 16(R9)(CX*2), Z14
+	VBROADCASTI32X4 16(R9)(DX*2), K1, Z14
+	VBROADCASTI32X4 16(R10)(CX*2), K2, Z14
+	VBROADCASTI32X4 16(R10)(DX*2), K3, Z14
+	VBROADCASTI32X4 16(R9)(DX*1), Z15
+	VBROADCASTI32X4 16(R9)(SI*1), K1, Z15
+	VBROADCASTI32X4 16(R10)(DX*1), K2, Z15
+	VBROADCASTI32X4 16(R10)(SI*1), K3, Z15
+	VPUNPCKLDQ      Z13, Z12, Z16
+	VPUNPCKLDQ      Z15, Z14, Z17
+	VPUNPCKHDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLQDQ     Z17, Z16, Z14
+	VPUNPCKHQDQ     Z17, Z16, Z15
+	VPUNPCKLQDQ     Z13, Z12, Z16
+	VPUNPCKHQDQ     Z13, Z12, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x04 // VDPBF16PS       16(R11)(BX*1), Z14, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z15, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z15, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z15, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z15, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*4), Z15, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x05 // VDPBF16PS       20(R11)(BX*1), Z15, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x06 // VDPBF16PS       24(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*4), Z12, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x07 // VDPBF16PS       28(R11)(BX*1), Z12, Z11
+	MOVQ            32(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(DI), Z12
+	VBROADCASTI32X4 32(DI)(CX*4), K1, Z12
+	VBROADCASTI32X4 32(R8), K2, Z12
+	VBROADCASTI32X4 32(R8)(CX*4), K3, Z12
+	VBROADCASTI32X4 32(DI)(CX*1), Z13
+	VBROADCASTI32X4 32(DI)(BX*1), K1, Z13
+	VBROADCASTI32X4 32(R8)(CX*1), K2, Z13
+	VBROADCASTI32X4 32(R8)(BX*1), K3, Z13
+	VBROADCASTI32X4 32(DI)(CX*2), Z14
+	VBROADCASTI32X4 32(DI)(DX*2), K1, Z14
+	VBROADCASTI32X4 32(R8)(CX*2), K2, Z14
+	VBROADCASTI32X4 32(R8)(DX*2), K3, Z14
+	VBROADCASTI32X4 32(DI)(DX*1), Z15
+	VBROADCASTI32X4 32(DI)(SI*1), K1, Z15
+	VBROADCASTI32X4 32(R8)(DX*1), K2, Z15
+	VBROADCASTI32X4 32(R8)(SI*1), K3, Z15
+	VPUNPCKLDQ      Z13, Z12, Z16
+	VPUNPCKLDQ      Z15, Z14, Z17
+	VPUNPCKHDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLQDQ     Z17, Z16, Z14
+	VPUNPCKHQDQ     Z17, Z16, Z15
+	VPUNPCKLQDQ     Z13, Z12, Z16
+	VPUNPCKHQDQ     Z13, Z12, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x08 // VDPBF16PS       32(R11)(BX*1), Z14, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z15, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z15, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z15, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z15, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*4), Z15, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x09 // VDPBF16PS       36(R11)(BX*1), Z15, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0a // VDPBF16PS       40(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*4), Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0b // VDPBF16PS       44(R11)(BX*1), Z12, Z10
+	MOVQ            40(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(R9), Z12
+	VBROADCASTI32X4 32(R9)(CX*4), K1, Z12
+	VBROADCASTI32X4 32(R10), K2, Z12
+	VBROADCASTI32X4 32(R10)(CX*4), K3, Z12
+	VBROADCASTI32X4 32(R9)(CX*1), Z13
+	VBROADCASTI32X4 32(R9)(BX*1), K1, Z13
+	VBROADCASTI32X4 32(R10)(CX*1), K2, Z13
+	VBROADCASTI32X4 32(R10)(BX*1), K3, Z13
+	VBROADCASTI32X4 32(R9)(CX*2), Z14
+	VBROADCASTI32X4 32(R9)(DX*2), K1, Z14
+	VBROADCASTI32X4 32(R10)(CX*2), K2, Z14
+	VBROADCASTI32X4 32(R10)(DX*2), K3, Z14
+	VBROADCASTI32X4 32(R9)(DX*1), Z15
+	VBROADCASTI32X4 32(R9)(SI*1), K1, Z15
+	VBROADCASTI32X4 32(R10)(DX*1), K2, Z15
+	VBROADCASTI32X4 32(R10)(SI*1), K3, Z15
+	VPUNPCKLDQ      Z13, Z12, Z16
+	VPUNPCKLDQ      Z15, Z14, Z17
+	VPUNPCKHDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLQDQ     Z17, Z16, Z14
+	VPUNPCKHQDQ     Z17, Z16, Z15
+	VPUNPCKLQDQ     Z13, Z12, Z16
+	VPUNPCKHQDQ     Z13, Z12, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x08 // VDPBF16PS       32(R11)(BX*1), Z14, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z15, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z15, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z15, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z15, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*4), Z15, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x09 // VDPBF16PS       36(R11)(BX*1), Z15, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0a // VDPBF16PS       40(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*4), Z12, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0b // VDPBF16PS       44(R11)(BX*1), Z12, Z11
+	MOVQ            32(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(DI), Z12
+	VBROADCASTI32X4 48(DI)(CX*4), K1, Z12
+	VBROADCASTI32X4 48(R8), K2, Z12
+	VBROADCASTI32X4 48(R8)(CX*4), K3, Z12
+	VBROADCASTI32X4 48(DI)(CX*1), Z13
+	VBROADCASTI32X4 48(DI)(BX*1), K1, Z13
+	VBROADCASTI32X4 48(R8)(CX*1), K2, Z13
+	VBROADCASTI32X4 48(R8)(BX*1), K3, Z13
+	VBROADCASTI32X4 48(DI)(CX*2), Z14
+	VBROADCASTI32X4 48(DI)(DX*2), K1, Z14
+	VBROADCASTI32X4 48(R8)(CX*2), K2, Z14
+	VBROADCASTI32X4 48(R8)(DX*2), K3, Z14
+	VBROADCASTI32X4 48(DI)(DX*1), Z15
+	VBROADCASTI32X4 48(DI)(SI*1), K1, Z15
+	VBROADCASTI32X4 48(R8)(DX*1), K2, Z15
+	VBROADCASTI32X4 48(R8)(SI*1), K3, Z15
+	VPUNPCKLDQ      Z13, Z12, Z16
+	VPUNPCKLDQ      Z15, Z14, Z17
+	VPUNPCKHDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLQDQ     Z17, Z16, Z14
+	VPUNPCKHQDQ     Z17, Z16, Z15
+	VPUNPCKLQDQ     Z13, Z12, Z16
+	VPUNPCKHQDQ     Z13, Z12, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0c // VDPBF16PS       48(R11)(BX*1), Z14, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z15, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z15, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z15, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z15, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*4), Z15, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0d // VDPBF16PS       52(R11)(BX*1), Z15, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0e // VDPBF16PS       56(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z12, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z12, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z12, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z12, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*4), Z12, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0f // VDPBF16PS       60(R11)(BX*1), Z12, Z10
+	MOVQ            40(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(R9), Z12
+	VBROADCASTI32X4 48(R9)(CX*4), K1, Z12
+	VBROADCASTI32X4 48(R10), K2, Z12
+	VBROADCASTI32X4 48(R10)(CX*4), K3, Z12
+	VBROADCASTI32X4 48(R9)(CX*1), Z13
+	VBROADCASTI32X4 48(R9)(BX*1), K1, Z13
+	VBROADCASTI32X4 48(R10)(CX*1), K2, Z13
+	VBROADCASTI32X4 48(R10)(BX*1), K3, Z13
+	VBROADCASTI32X4 48(R9)(CX*2), Z14
+	VBROADCASTI32X4 48(R9)(DX*2), K1, Z14
+	VBROADCASTI32X4 48(R10)(CX*2), K2, Z14
+	VBROADCASTI32X4 48(R10)(DX*2), K3, Z14
+	VBROADCASTI32X4 48(R9)(DX*1), Z15
+	VBROADCASTI32X4 48(R9)(SI*1), K1, Z15
+	VBROADCASTI32X4 48(R10)(DX*1), K2, Z15
+	VBROADCASTI32X4 48(R10)(SI*1), K3, Z15
+	VPUNPCKLDQ      Z13, Z12, Z16
+	VPUNPCKLDQ      Z15, Z14, Z17
+	VPUNPCKHDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLQDQ     Z17, Z16, Z14
+	VPUNPCKHQDQ     Z17, Z16, Z15
+	VPUNPCKLQDQ     Z13, Z12, Z16
+	VPUNPCKHQDQ     Z13, Z12, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0c // VDPBF16PS       48(R11)(BX*1), Z14, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z15, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z15, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z15, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z15, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*4), Z15, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0d // VDPBF16PS       52(R11)(BX*1), Z15, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0e // VDPBF16PS       56(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z12, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z12, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z12, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z12, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*4), Z12, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x1e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0f // VDPBF16PS       60(R11)(BX*1), Z12, Z11
+	ADDQ            $0x40, R11
+	ADDQ            $0x40, DI
+	ADDQ            $0x40, R8
+	ADDQ            $0x40, R9
+	ADDQ            $0x40, R10
+	ADDQ            $0x00000400, R13
+	DECQ            R12
+	JNZ             block
+	MOVQ            ldy+48(FP), R8
+	MOVQ            8(SP), DI
+	VMOVUPS         Z0, (DI)
+	VMOVUPS         Z1, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z2, (DI)
+	VMOVUPS         Z3, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z4, (DI)
+	VMOVUPS         Z5, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z6, (DI)
+	VMOVUPS         Z7, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z8, (DI)
+	VMOVUPS         Z9, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z10, (DI)
+	VMOVUPS         Z11, 64(DI)
+	ADDQ            R8, DI
+	ADDQ            $0x00000080, 8(SP)
+	ADDQ            $0x10, AX
+	DECQ            (SP)
+	JNZ             twos
+	VZEROUPPER
+	RET
+
+// func keysPairs7AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·keysPairs7AVX512(SB), NOSPLIT, $16-56
+	MOVQ  keys+8(FP), AX
+	MOVQ  twos+16(FP), CX
+	MOVQ  CX, (SP)
+	MOVQ  y+40(FP), CX
+	MOVQ  CX, 8(SP)
+	MOVQ  stride+32(FP), CX
+	LEAQ  (CX)(CX*2), DX
+	LEAQ  (CX)(CX*4), BX
+	LEAQ  (DX)(CX*4), SI
+	MOVL  $0x000000f0, DI
+	KMOVW DI, K1
+	MOVL  $0x00000f00, DI
+	KMOVW DI, K2
+	MOVL  $0x0000f000, DI
+	KMOVW DI, K3
+
+twos:
+	MOVQ   (AX), DI
+	LEAQ   (DI)(CX*8), R8
+	MOVQ   8(AX), R9
+	LEAQ   (R9)(CX*8), R10
+	MOVQ   q+0(FP), R11
+	MOVQ   blocks+24(FP), R12
+	XORQ   R13, R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+
+block:
+	MOVQ            32(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (DI), Z14
+	VBROADCASTI32X4 (DI)(CX*4), K1, Z14
+	VBROADCASTI32X4 (R8), K2, Z14
+	VBROADCASTI32X4 (R8)(CX*4), K3, Z14
+	VBROADCASTI32X4 (DI)(CX*1), Z15
+	VBROADCASTI32X4 (DI)(BX*1), K1, Z15
+	VBROADCASTI32X4 (R8)(CX*1), K2, Z15
+	VBROADCASTI32X4 (R8)(BX*1), K3, Z15
+	VBROADCASTI32X4 (DI)(CX*2), Z16
+	VBROADCASTI32X4 (DI)(DX*2), K1, Z16
+	VBROADCASTI32X4 (R8)(CX*2), K2, Z16
+	VBROADCASTI32X4 (R8)(DX*2), K3, Z16
+	VBROADCASTI32X4 (DI)(DX*1), Z17
+	VBROADCASTI32X4 (DI)(SI*1), K1, Z17
+	VBROADCASTI32X4 (R8)(DX*1), K2, Z17
+	VBROADCASTI32X4 (R8)(SI*1), K3, Z17
+	VPUNPCKLDQ      Z15, Z14, Z18
+	VPUNPCKLDQ      Z17, Z16, Z19
+	VPUNPCKHDQ      Z15, Z14, Z14
+	VPUNPCKHDQ      Z17, Z16, Z15
+	VPUNPCKLQDQ     Z19, Z18, Z16
+	VPUNPCKHQDQ     Z19, Z18, Z17
+	VPUNPCKLQDQ     Z15, Z14, Z18
+	VPUNPCKHQDQ     Z15, Z14, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x00 // VDPBF16PS       (R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x00 // VDPBF16PS       (R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x00 // VDPBF16PS       (R11)(DX*2), Z16, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z17, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z17, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z17, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z17, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*4), Z17, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x01 // VDPBF16PS       4(R11)(BX*1), Z17, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x01 // VDPBF16PS       4(R11)(DX*2), Z17, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z18, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z18, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z18, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z18, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*4), Z18, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x02 // VDPBF16PS       8(R11)(BX*1), Z18, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x02 // VDPBF16PS       8(R11)(DX*2), Z18, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x03 // VDPBF16PS       12(R11)(BX*1), Z14, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x03 // VDPBF16PS       12(R11)(DX*2), Z14, Z12
+	MOVQ            40(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (R9), Z14
+	VBROADCASTI32X4 (R9)(CX*4), K1, Z14
+	VBROADCASTI32X4 (R10), K2, Z14
+	VBROADCASTI32X4 (R10)(CX*4), K3, Z14
+	VBROADCASTI32X4 (R9)(CX*1), Z15
+	VBROADCASTI32X4 (R9)(BX*1), K1, Z15
+	VBROADCASTI32X4 (R10)(CX*1), K2, Z15
+	VBROADCASTI32X4 (R10)(BX*1), K3, Z15
+	VBROADCASTI32X4 (R9)(CX*2), Z16
+	VBROADCASTI32X4 (R9)(DX*2), K1, Z16
+	VBROADCASTI32X4 (R10)(CX*2), K2, Z16
+	VBROADCASTI32X4 (R10)(DX*2), K3, Z16
+	VBROADCASTI32X4 (R9)(DX*1), Z17
+	VBROADCASTI32X4 (R9)(SI*1), K1, Z17
+	VBROADCASTI32X4 (R10)(DX*1), K2, Z17
+	VBROADCASTI32X4 (R10)(SI*1), K3, Z17
+	VPUNPCKLDQ      Z15, Z14, Z18
+	VPUNPCKLDQ      Z17, Z16, Z19
+	VPUNPCKHDQ      Z15, Z14, Z14
+	VPUNPCKHDQ      Z17, Z16, Z15
+	VPUNPCKLQDQ     Z19, Z18, Z16
+	VPUNPCKHQDQ     Z19, Z18, Z17
+	VPUNPCKLQDQ     Z15, Z14, Z18
+	VPUNPCKHQDQ     Z15, Z14, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x00 // VDPBF16PS       (R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x00 // VDPBF16PS       (R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x00 // VDPBF16PS       (R11)(DX*2), Z16, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z17, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z17, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z17, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z17, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*4), Z17, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x01 // VDPBF16PS       4(R11)(BX*1), Z17, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x01 // VDPBF16PS       4(R11)(DX*2), Z17, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z18, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z18, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z18, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*4), Z18, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x02 // VDPBF16PS       8(R11)(BX*1), Z18, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x02 // VDPBF16PS       8(R11)(DX*2), Z18, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x03 // VDPBF16PS       12(R11)(BX*1), Z14, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x03 // VDPBF16PS       12(R11)(DX*2), Z14, Z13
+	MOVQ            32(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(DI), Z14
+	VBROADCASTI32X4 16(DI)(CX*4), K1, Z14
+	VBROADCASTI32X4 16(R8), K2, Z14
+	VBROADCASTI32X4 16(R8)(CX*4), K3, Z14
+	VBROADCASTI32X4 16(DI)(CX*1), Z15
+	VBROADCASTI32X4 16(DI)(BX*1), K1, Z15
+	VBROADCASTI32X4 16(R8)(CX*1), K2, Z15
+	VBROADCASTI32X4 16(R8)(BX*1), K3, Z15
+	VBROADCASTI32X4 16(DI)(CX*2), Z16
+	VBROADCASTI32X4 16(DI)(DX*2), K1, Z16
+	VBROADCASTI32X4 16(R8)(CX*2), K2, Z16
+	VBROADCASTI32X4 16(R8)(DX*2), K3, Z16
+	VBROADCASTI32X4 16(DI)(DX*1), Z17
+	VBROADCASTI32X4 16(DI)(SI*1), K1, Z17
+	VBROADCASTI32X4 16(R8)(DX*1), K2, Z17
+	VBROADCASTI32X4 16(R8)(SI*1), K3, Z17
+	VPUNPCKLDQ      Z15, Z14, Z18
+	VPUNPCKLDQ      Z17, Z16, Z19
+	VPUNPCKHDQ      Z15, Z14, Z14
+	VPUNPCKHDQ      Z17, Z16, Z15
+	VPUNPCKLQDQ     Z19, Z18, Z16
+	VPUNPCKHQDQ     Z19, Z18, Z17
+	VPUNPCKLQDQ     Z15, Z14, Z18
+	VPUNPCKHQDQ     Z15, Z14, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x04 // VDPBF16PS       16(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x04 // VDPBF16PS       16(R11)(DX*2), Z16, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z17, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z17, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z17, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z17, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*4), Z17, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x05 // VDPBF16PS       20(R11)(BX*1), Z17, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x05 // VDPBF16PS       20(R11)(DX*2), Z17, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z18, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z18, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z18, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z18, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*4), Z18, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x06 // VDPBF16PS       24(R11)(BX*1), Z18, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x06 // VDPBF16PS       24(R11)(DX*2), Z18, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x07 // VDPBF16PS       28(R11)(BX*1), Z14, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x07 // VDPBF16PS       28(R11)(DX*2), Z14, Z12
+	MOVQ            40(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(R9), Z14
+	VBROADCASTI32X4 16(R9)(CX*4), K1, Z14
+	VBROADCASTI32X4 16(R10), K2, Z14
+	VBROADCASTI32X4 16(R10)(CX*4), K3, Z14
+	VBROADCASTI32X4 16(R9)(CX*1), Z15
+	VBROADCASTI32X4 16(R9)(BX*1), K1, Z15
+	VBROADCASTI32X4 16(R10)(CX*1), K2, Z15
+	VBROADCASTI32X4 16(R10)(BX*1), K3, Z15
+	VBROADCASTI32X4 16(R9)(CX*2), Z16
+	VBROADCASTI32X4 16(R9)(DX*2), K1, Z16
+	VBROADCASTI32X4 16(R10)(CX*2), K2, Z16
+	VBROADCASTI32X4 16(R10)(DX*2), K3, Z16
+	VBROADCASTI32X4 16(R9)(DX*1), Z17
+	VBROADCASTI32X4 16(R9)(SI*1), K1, Z17
+	VBROADCASTI32X4 16(R10)(DX*1), K2, Z17
+	VBROADCASTI32X4 16(R10)(SI*1), K3, Z17
+	VPUNPCKLDQ      Z15, Z14, Z18
+	VPUNPCKLDQ      Z17, Z16, Z19
+	VPUNPCKHDQ      Z15, Z14, Z14
+	VPUNPCKHDQ      Z17, Z16, Z15
+	VPUNPCKLQDQ     Z19, Z18, Z16
+	VPUNPCKHQDQ     Z19, Z18, Z17
+	VPUNPCKLQDQ     Z15, Z14, Z18
+	VPUNPCKHQDQ     Z15, Z14, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x04 // VDPBF16PS       16(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x04 // VDPBF16PS       16(R11)(DX*2), Z16, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z17, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z17, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z17, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z17, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*4), Z17, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x05 // VDPBF16PS       20(R11)(BX*1), Z17, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x05 // VDPBF16PS       20(R11)(DX*2), Z17, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z18, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z18, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z18, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*4), Z18, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x06 // VDPBF16PS       24(R11)(BX*1), Z18, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x06 // VDPBF16PS       24(R11)(DX*2), Z18, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x07 // VDPBF16PS       28(R11)(BX*1), Z14, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x07 // VDPBF16PS       28(R11)(DX*2), Z14, Z13
+	MOVQ            32(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(DI), Z14
+	VBROADCASTI32X4 32(DI)(CX*4), K1, Z14
+	VBROADCASTI32X4 32(R8), K2, Z14
+	VBROADCASTI32X4 32(R8)(CX*4), K3, Z14
+	VBROADCASTI32X4 32(DI)(CX*1), Z15
+	VBROADCASTI32X4 32(DI)(BX*1), K1, Z15
+	VBROADCASTI32X4 32(R8)(CX*1), K2, Z15
+	VBROADCASTI32X4 32(R8)(BX*1), K3, Z15
+	VBROADCASTI32X4 32(DI)(CX*2), Z16
+	VBROADCASTI32X4 32(DI)(DX*2), K1, Z16
+	VBROADCASTI32X4 32(R8)(CX*2), K2, Z16
+	VBROADCASTI32X4 32(R8)(DX*2), K3, Z16
+	VBROADCASTI32X4 32(DI)(DX*1), Z17
+	VBROADCASTI32X4 32(DI)(SI*1), K1, Z17
+	VBROADCASTI32X4 32(R8)(DX*1), K2, Z17
+	VBROADCASTI32X4 32(R8)(SI*1), K3, Z17
+	VPUNPCKLDQ      Z15, Z14, Z18
+	VPUNPCKLDQ      Z17, Z16, Z19
+	VPUNPCKHDQ      Z15, Z14, Z14
+	VPUNPCKHDQ      Z17, Z16, Z15
+	VPUNPCKLQDQ     Z19, Z18, Z16
+	VPUNPCKHQDQ     Z19, Z18, Z17
+	VPUNPCKLQDQ     Z15, Z14, Z18
+	VPUNPCKHQDQ     Z15, Z14, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x08 // VDPBF16PS       32(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x08 // VDPBF16PS       32(R11)(DX*2), Z16, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z17, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z17, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z17, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z17, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*4), Z17, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x09 // VDPBF16PS       36(R11)(BX*1), Z17, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x09 // VDPBF16PS       36(R11)(DX*2), Z17, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z18, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z18, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z18, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z18, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*4), Z18, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0a // VDPBF16PS       40(R11)(BX*1), Z18, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0a // VDPBF16PS       40(R11)(DX*2), Z18, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0b // VDPBF16PS       44(R11)(BX*1), Z14, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0b // VDPBF16PS       44(R11)(DX*2), Z14, Z12
+	MOVQ            40(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(R9), Z14
+	VBROADCASTI32X4 32(R9)(CX*4), K1, Z14
+	VBROADCASTI32X4 32(R10), K2, Z14
+	VBROADCASTI32X4 32(R10)(CX*4), K3, Z14
+	VBROADCASTI32X4 32(R9)(CX*1), Z15
+	VBROADCASTI32X4 32(R9)(BX*1), K1, Z15
+	VBROADCASTI32X4 32(R10)(CX*1), K2, Z15
+	VBROADCASTI32X4 32(R10)(BX*1), K3, Z15
+	VBROADCASTI32X4 32(R9)(CX*2), Z16
+	VBROADCASTI32X4 32(R9)(DX*2), K1, Z16
+	VBROADCASTI32X4 32(R10)(CX*2), K2, Z16
+	VBROADCASTI32X4 32(R10)(DX*2), K3, Z16
+	VBROADCASTI32X4 32(R9)(DX*1), Z17
+	VBROADCASTI32X4 32(R9)(SI*1), K1, Z17
+	VBROADCASTI32X4 32(R10)(DX*1), K2, Z17
+	VBROADCASTI32X4 32(R10)(SI*1), K3, Z17
+	VPUNPCKLDQ      Z15, Z14, Z18
+	VPUNPCKLDQ      Z17, Z16, Z19
+	VPUNPCKHDQ      Z15, Z14, Z14
+	VPUNPCKHDQ      Z17, Z16, Z15
+	VPUNPCKLQDQ     Z19, Z18, Z16
+	VPUNPCKHQDQ     Z19, Z18, Z17
+	VPUNPCKLQDQ     Z15, Z14, Z18
+	VPUNPCKHQDQ     Z15, Z14, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x08 // VDPBF16PS       32(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x08 // VDPBF16PS       32(R11)(DX*2), Z16, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z17, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z17, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z17, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z17, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*4), Z17, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x09 // VDPBF16PS       36(R11)(BX*1), Z17, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x09 // VDPBF16PS       36(R11)(DX*2), Z17, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z18, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z18, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z18, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*4), Z18, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0a // VDPBF16PS       40(R11)(BX*1), Z18, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0a // VDPBF16PS       40(R11)(DX*2), Z18, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0b // VDPBF16PS       44(R11)(BX*1), Z14, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0b // VDPBF16PS       44(R11)(DX*2), Z14, Z13
+	MOVQ            32(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(DI), Z14
+	VBROADCASTI32X4 48(DI)(CX*4), K1, Z14
+	VBROADCASTI32X4 48(R8), K2, Z14
+	VBROADCASTI32X4 48(R8)(CX*4), K3, Z14
+	VBROADCASTI32X4 48(DI)(CX*1), Z15
+	VBROADCASTI32X4 48(DI)(BX*1), K1, Z15
+	VBROADCASTI32X4 48(R8)(CX*1), K2, Z15
+	VBROADCASTI32X4 48(R8)(BX*1), K3, Z15
+	VBROADCASTI32X4 48(DI)(CX*2), Z16
+	VBROADCASTI32X4 48(DI)(DX*2), K1, Z16
+	VBROADCASTI32X4 48(R8)(CX*2), K2, Z16
+	VBROADCASTI32X4 48(R8)(DX*2), K3, Z16
+	VBROADCASTI32X4 48(DI)(DX*1), Z17
+	VBROADCASTI32X4 48(DI)(SI*1), K1, Z17
+	VBROADCASTI32X4 48(R8)(DX*1), K2, Z17
+	VBROADCASTI32X4 48(R8)(SI*1), K3, Z17
+	VPUNPCKLDQ      Z15, Z14, Z18
+	VPUNPCKLDQ      Z17, Z16, Z19
+	VPUNPCKHDQ      Z15, Z14, Z14
+	VPUNPCKHDQ      Z17, Z16, Z15
+	VPUNPCKLQDQ     Z19, Z18, Z16
+	VPUNPCKHQDQ     Z19, Z18, Z17
+	VPUNPCKLQDQ     Z15, Z14, Z18
+	VPUNPCKHQDQ     Z15, Z14, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0c // VDPBF16PS       48(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0c // VDPBF16PS       48(R11)(DX*2), Z16, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z17, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z17, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z17, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z17, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*4), Z17, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0d // VDPBF16PS       52(R11)(BX*1), Z17, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0d // VDPBF16PS       52(R11)(DX*2), Z17, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z18, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z18, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z18, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z18, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*4), Z18, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0e // VDPBF16PS       56(R11)(BX*1), Z18, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0e // VDPBF16PS       56(R11)(DX*2), Z18, Z12
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z14, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z14, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z14, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z14, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*4), Z14, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0f // VDPBF16PS       60(R11)(BX*1), Z14, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0f // VDPBF16PS       60(R11)(DX*2), Z14, Z12
+	MOVQ            40(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(R9), Z14
+	VBROADCASTI32X4 48(R9)(CX*4), K1, Z14
+	VBROADCASTI32X4 48(R10), K2, Z14
+	VBROADCASTI32X4 48(R10)(CX*4), K3, Z14
+	VBROADCASTI32X4 48(R9)(CX*1), Z15
+	VBROADCASTI32X4 48(R9)(BX*1), K1, Z15
+	VBROADCASTI32X4 48(R10)(CX*1), K2, Z15
+	VBROADCASTI32X4 48(R10)(BX*1), K3, Z15
+	VBROADCASTI32X4 48(R9)(CX*2), Z16
+	VBROADCASTI32X4 48(R9)(DX*2), K1, Z16
+	VBROADCASTI32X4 48(R10)(CX*2), K2, Z16
+	VBROADCASTI32X4 48(R10)(DX*2), K3, Z16
+	VBROADCASTI32X4 48(R9)(DX*1), Z17
+	VBROADCASTI32X4 48(R9)(SI*1), K1, Z17
+	VBROADCASTI32X4 48(R10)(DX*1), K2, Z17
+	VBROADCASTI32X4 48(R10)(SI*1), K3, Z17
+	VPUNPCKLDQ      Z15, Z14, Z18
+	VPUNPCKLDQ      Z17, Z16, Z19
+	VPUNPCKHDQ      Z15, Z14, Z14
+	VPUNPCKHDQ      Z17, Z16, Z15
+	VPUNPCKLQDQ     Z19, Z18, Z16
+	VPUNPCKHQDQ     Z19, Z18, Z17
+	VPUNPCKLQDQ     Z15, Z14, Z18
+	VPUNPCKHQDQ     Z15, Z14, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0c // VDPBF16PS       48(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0c // VDPBF16PS       48(R11)(DX*2), Z16, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z17, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z17, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z17, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z17, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*4), Z17, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0d // VDPBF16PS       52(R11)(BX*1), Z17, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x76; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0d // VDPBF16PS       52(R11)(DX*2), Z17, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z18, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z18, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z18, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*4), Z18, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0e // VDPBF16PS       56(R11)(BX*1), Z18, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0e // VDPBF16PS       56(R11)(DX*2), Z18, Z13
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z14, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z14, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*4), Z14, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0f // VDPBF16PS       60(R11)(BX*1), Z14, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0f // VDPBF16PS       60(R11)(DX*2), Z14, Z13
+	ADDQ            $0x40, R11
+	ADDQ            $0x40, DI
+	ADDQ            $0x40, R8
+	ADDQ            $0x40, R9
+	ADDQ            $0x40, R10
+	ADDQ            $0x00000400, R13
+	DECQ            R12
+	JNZ             block
+	MOVQ            ldy+48(FP), R8
+	MOVQ            8(SP), DI
+	VMOVUPS         Z0, (DI)
+	VMOVUPS         Z1, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z2, (DI)
+	VMOVUPS         Z3, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z4, (DI)
+	VMOVUPS         Z5, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z6, (DI)
+	VMOVUPS         Z7, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z8, (DI)
+	VMOVUPS         Z9, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z10, (DI)
+	VMOVUPS         Z11, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z12, (DI)
+	VMOVUPS         Z13, 64(DI)
+	ADDQ            R8, DI
+	ADDQ            $0x00000080, 8(SP)
+	ADDQ            $0x10, AX
+	DECQ            (SP)
+	JNZ             twos
+	VZEROUPPER
+	RET
+
+// func keysPairs8AVX512(q *byte, keys **byte, twos int, blocks int, stride int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·keysPairs8AVX512(SB), NOSPLIT, $16-56
+	MOVQ  keys+8(FP), AX
+	MOVQ  twos+16(FP), CX
+	MOVQ  CX, (SP)
+	MOVQ  y+40(FP), CX
+	MOVQ  CX, 8(SP)
+	MOVQ  stride+32(FP), CX
+	LEAQ  (CX)(CX*2), DX
+	LEAQ  (CX)(CX*4), BX
+	LEAQ  (DX)(CX*4), SI
+	MOVL  $0x000000f0, DI
+	KMOVW DI, K1
+	MOVL  $0x00000f00, DI
+	KMOVW DI, K2
+	MOVL  $0x0000f000, DI
+	KMOVW DI, K3
+
+twos:
+	MOVQ   (AX), DI
+	LEAQ   (DI)(CX*8), R8
+	MOVQ   8(AX), R9
+	LEAQ   (R9)(CX*8), R10
+	MOVQ   q+0(FP), R11
+	MOVQ   blocks+24(FP), R12
+	XORQ   R13, R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+
+block:
+	MOVQ            32(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (DI), Z16
+	VBROADCASTI32X4 (DI)(CX*4), K1, Z16
+	VBROADCASTI32X4 (R8), K2, Z16
+	VBROADCASTI32X4 (R8)(CX*4), K3, Z16
+	VBROADCASTI32X4 (DI)(CX*1), Z17
+	VBROADCASTI32X4 (DI)(BX*1), K1, Z17
+	VBROADCASTI32X4 (R8)(CX*1), K2, Z17
+	VBROADCASTI32X4 (R8)(BX*1), K3, Z17
+	VBROADCASTI32X4 (DI)(CX*2), Z18
+	VBROADCASTI32X4 (DI)(DX*2), K1, Z18
+	VBROADCASTI32X4 (R8)(CX*2), K2, Z18
+	VBROADCASTI32X4 (R8)(DX*2), K3, Z18
+	VBROADCASTI32X4 (DI)(DX*1), Z19
+	VBROADCASTI32X4 (DI)(SI*1), K1, Z19
+	VBROADCASTI32X4 (R8)(DX*1), K2, Z19
+	VBROADCASTI32X4 (R8)(SI*1), K3, Z19
+	VPUNPCKLDQ      Z17, Z16, Z20
+	VPUNPCKLDQ      Z19, Z18, Z21
+	VPUNPCKHDQ      Z17, Z16, Z16
+	VPUNPCKHDQ      Z19, Z18, Z17
+	VPUNPCKLQDQ     Z21, Z20, Z18
+	VPUNPCKHQDQ     Z21, Z20, Z19
+	VPUNPCKLQDQ     Z17, Z16, Z20
+	VPUNPCKHQDQ     Z17, Z16, Z16
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z18, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z18, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z18, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z18, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x00 // VDPBF16PS       (R11)(CX*4), Z18, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x00 // VDPBF16PS       (R11)(BX*1), Z18, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x00 // VDPBF16PS       (R11)(DX*2), Z18, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x00 // VDPBF16PS       (R11)(SI*1), Z18, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z19, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z19, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z19, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z19, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*4), Z19, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x01 // VDPBF16PS       4(R11)(BX*1), Z19, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x01 // VDPBF16PS       4(R11)(DX*2), Z19, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x01 // VDPBF16PS       4(R11)(SI*1), Z19, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z20, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z20, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z20, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z20, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*4), Z20, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x02 // VDPBF16PS       8(R11)(BX*1), Z20, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x02 // VDPBF16PS       8(R11)(DX*2), Z20, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x02 // VDPBF16PS       8(R11)(SI*1), Z20, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x03 // VDPBF16PS       12(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x03 // VDPBF16PS       12(R11)(DX*2), Z16, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x03 // VDPBF16PS       12(R11)(SI*1), Z16, Z14
+	MOVQ            40(AX), R14
+	PREFETCHT0      (R14)(R13*1)
+	PREFETCHT0      64(R14)(R13*1)
+	PREFETCHT0      128(R14)(R13*1)
+	PREFETCHT0      192(R14)(R13*1)
+	VBROADCASTI32X4 (R9), Z16
+	VBROADCASTI32X4 (R9)(CX*4), K1, Z16
+	VBROADCASTI32X4 (R10), K2, Z16
+	VBROADCASTI32X4 (R10)(CX*4), K3, Z16
+	VBROADCASTI32X4 (R9)(CX*1), Z17
+	VBROADCASTI32X4 (R9)(BX*1), K1, Z17
+	VBROADCASTI32X4 (R10)(CX*1), K2, Z17
+	VBROADCASTI32X4 (R10)(BX*1), K3, Z17
+	VBROADCASTI32X4 (R9)(CX*2), Z18
+	VBROADCASTI32X4 (R9)(DX*2), K1, Z18
+	VBROADCASTI32X4 (R10)(CX*2), K2, Z18
+	VBROADCASTI32X4 (R10)(DX*2), K3, Z18
+	VBROADCASTI32X4 (R9)(DX*1), Z19
+	VBROADCASTI32X4 (R9)(SI*1), K1, Z19
+	VBROADCASTI32X4 (R10)(DX*1), K2, Z19
+	VBROADCASTI32X4 (R10)(SI*1), K3, Z19
+	VPUNPCKLDQ      Z17, Z16, Z20
+	VPUNPCKLDQ      Z19, Z18, Z21
+	VPUNPCKHDQ      Z17, Z16, Z16
+	VPUNPCKHDQ      Z19, Z18, Z17
+	VPUNPCKLQDQ     Z21, Z20, Z18
+	VPUNPCKHQDQ     Z21, Z20, Z19
+	VPUNPCKLQDQ     Z17, Z16, Z20
+	VPUNPCKHQDQ     Z17, Z16, Z16
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x00 // VDPBF16PS       (R11), Z18, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x00 // VDPBF16PS       (R11)(CX*1), Z18, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x00 // VDPBF16PS       (R11)(CX*2), Z18, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x00 // VDPBF16PS       (R11)(DX*1), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x00 // VDPBF16PS       (R11)(CX*4), Z18, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x00 // VDPBF16PS       (R11)(BX*1), Z18, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x00 // VDPBF16PS       (R11)(DX*2), Z18, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x00 // VDPBF16PS       (R11)(SI*1), Z18, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x01 // VDPBF16PS       4(R11), Z19, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*1), Z19, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*2), Z19, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x01 // VDPBF16PS       4(R11)(DX*1), Z19, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x01 // VDPBF16PS       4(R11)(CX*4), Z19, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x01 // VDPBF16PS       4(R11)(BX*1), Z19, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x01 // VDPBF16PS       4(R11)(DX*2), Z19, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x01 // VDPBF16PS       4(R11)(SI*1), Z19, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x02 // VDPBF16PS       8(R11), Z20, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*1), Z20, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*2), Z20, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x02 // VDPBF16PS       8(R11)(DX*1), Z20, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x02 // VDPBF16PS       8(R11)(CX*4), Z20, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x02 // VDPBF16PS       8(R11)(BX*1), Z20, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x02 // VDPBF16PS       8(R11)(DX*2), Z20, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x02 // VDPBF16PS       8(R11)(SI*1), Z20, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x03 // VDPBF16PS       12(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x03 // VDPBF16PS       12(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x03 // VDPBF16PS       12(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x03 // VDPBF16PS       12(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x03 // VDPBF16PS       12(R11)(DX*2), Z16, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x03 // VDPBF16PS       12(R11)(SI*1), Z16, Z15
+	MOVQ            32(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(DI), Z16
+	VBROADCASTI32X4 16(DI)(CX*4), K1, Z16
+	VBROADCASTI32X4 16(R8), K2, Z16
+	VBROADCASTI32X4 16(R8)(CX*4), K3, Z16
+	VBROADCASTI32X4 16(DI)(CX*1), Z17
+	VBROADCASTI32X4 16(DI)(BX*1), K1, Z17
+	VBROADCASTI32X4 16(R8)(CX*1), K2, Z17
+	VBROADCASTI32X4 16(R8)(BX*1), K3, Z17
+	VBROADCASTI32X4 16(DI)(CX*2), Z18
+	VBROADCASTI32X4 16(DI)(DX*2), K1, Z18
+	VBROADCASTI32X4 16(R8)(CX*2), K2, Z18
+	VBROADCASTI32X4 16(R8)(DX*2), K3, Z18
+	VBROADCASTI32X4 16(DI)(DX*1), Z19
+	VBROADCASTI32X4 16(DI)(SI*1), K1, Z19
+	VBROADCASTI32X4 16(R8)(DX*1), K2, Z19
+	VBROADCASTI32X4 16(R8)(SI*1), K3, Z19
+	VPUNPCKLDQ      Z17, Z16, Z20
+	VPUNPCKLDQ      Z19, Z18, Z21
+	VPUNPCKHDQ      Z17, Z16, Z16
+	VPUNPCKHDQ      Z19, Z18, Z17
+	VPUNPCKLQDQ     Z21, Z20, Z18
+	VPUNPCKHQDQ     Z21, Z20, Z19
+	VPUNPCKLQDQ     Z17, Z16, Z20
+	VPUNPCKHQDQ     Z17, Z16, Z16
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z18, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z18, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z18, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z18, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*4), Z18, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x04 // VDPBF16PS       16(R11)(BX*1), Z18, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x04 // VDPBF16PS       16(R11)(DX*2), Z18, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x04 // VDPBF16PS       16(R11)(SI*1), Z18, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z19, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z19, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z19, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z19, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*4), Z19, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x05 // VDPBF16PS       20(R11)(BX*1), Z19, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x05 // VDPBF16PS       20(R11)(DX*2), Z19, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x05 // VDPBF16PS       20(R11)(SI*1), Z19, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z20, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z20, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z20, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z20, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*4), Z20, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x06 // VDPBF16PS       24(R11)(BX*1), Z20, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x06 // VDPBF16PS       24(R11)(DX*2), Z20, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x06 // VDPBF16PS       24(R11)(SI*1), Z20, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x07 // VDPBF16PS       28(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x07 // VDPBF16PS       28(R11)(DX*2), Z16, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x07 // VDPBF16PS       28(R11)(SI*1), Z16, Z14
+	MOVQ            40(AX), R14
+	PREFETCHT0      256(R14)(R13*1)
+	PREFETCHT0      320(R14)(R13*1)
+	PREFETCHT0      384(R14)(R13*1)
+	PREFETCHT0      448(R14)(R13*1)
+	VBROADCASTI32X4 16(R9), Z16
+	VBROADCASTI32X4 16(R9)(CX*4), K1, Z16
+	VBROADCASTI32X4 16(R10), K2, Z16
+	VBROADCASTI32X4 16(R10)(CX*4), K3, Z16
+	VBROADCASTI32X4 16(R9)(CX*1), Z17
+	VBROADCASTI32X4 16(R9)(BX*1), K1, Z17
+	VBROADCASTI32X4 16(R10)(CX*1), K2, Z17
+	VBROADCASTI32X4 16(R10)(BX*1), K3, Z17
+	VBROADCASTI32X4 16(R9)(CX*2), Z18
+	VBROADCASTI32X4 16(R9)(DX*2), K1, Z18
+	VBROADCASTI32X4 16(R10)(CX*2), K2, Z18
+	VBROADCASTI32X4 16(R10)(DX*2), K3, Z18
+	VBROADCASTI32X4 16(R9)(DX*1), Z19
+	VBROADCASTI32X4 16(R9)(SI*1), K1, Z19
+	VBROADCASTI32X4 16(R10)(DX*1), K2, Z19
+	VBROADCASTI32X4 16(R10)(SI*1), K3, Z19
+	VPUNPCKLDQ      Z17, Z16, Z20
+	VPUNPCKLDQ      Z19, Z18, Z21
+	VPUNPCKHDQ      Z17, Z16, Z16
+	VPUNPCKHDQ      Z19, Z18, Z17
+	VPUNPCKLQDQ     Z21, Z20, Z18
+	VPUNPCKHQDQ     Z21, Z20, Z19
+	VPUNPCKLQDQ     Z17, Z16, Z20
+	VPUNPCKHQDQ     Z17, Z16, Z16
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x04 // VDPBF16PS       16(R11), Z18, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*1), Z18, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*2), Z18, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x04 // VDPBF16PS       16(R11)(DX*1), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x04 // VDPBF16PS       16(R11)(CX*4), Z18, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x04 // VDPBF16PS       16(R11)(BX*1), Z18, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x04 // VDPBF16PS       16(R11)(DX*2), Z18, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x04 // VDPBF16PS       16(R11)(SI*1), Z18, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x05 // VDPBF16PS       20(R11), Z19, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*1), Z19, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*2), Z19, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x05 // VDPBF16PS       20(R11)(DX*1), Z19, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x05 // VDPBF16PS       20(R11)(CX*4), Z19, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x05 // VDPBF16PS       20(R11)(BX*1), Z19, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x05 // VDPBF16PS       20(R11)(DX*2), Z19, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x05 // VDPBF16PS       20(R11)(SI*1), Z19, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x06 // VDPBF16PS       24(R11), Z20, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*1), Z20, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*2), Z20, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x06 // VDPBF16PS       24(R11)(DX*1), Z20, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x06 // VDPBF16PS       24(R11)(CX*4), Z20, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x06 // VDPBF16PS       24(R11)(BX*1), Z20, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x06 // VDPBF16PS       24(R11)(DX*2), Z20, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x06 // VDPBF16PS       24(R11)(SI*1), Z20, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x07 // VDPBF16PS       28(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x07 // VDPBF16PS       28(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x07 // VDPBF16PS       28(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x07 // VDPBF16PS       28(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x07 // VDPBF16PS       28(R11)(DX*2), Z16, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x07 // VDPBF16PS       28(R11)(SI*1), Z16, Z15
+	MOVQ            32(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(DI), Z16
+	VBROADCASTI32X4 32(DI)(CX*4), K1, Z16
+	VBROADCASTI32X4 32(R8), K2, Z16
+	VBROADCASTI32X4 32(R8)(CX*4), K3, Z16
+	VBROADCASTI32X4 32(DI)(CX*1), Z17
+	VBROADCASTI32X4 32(DI)(BX*1), K1, Z17
+	VBROADCASTI32X4 32(R8)(CX*1), K2, Z17
+	VBROADCASTI32X4 32(R8)(BX*1), K3, Z17
+	VBROADCASTI32X4 32(DI)(CX*2), Z18
+	VBROADCASTI32X4 32(DI)(DX*2), K1, Z18
+	VBROADCASTI32X4 32(R8)(CX*2), K2, Z18
+	VBROADCASTI32X4 32(R8)(DX*2), K3, Z18
+	VBROADCASTI32X4 32(DI)(DX*1), Z19
+	VBROADCASTI32X4 32(DI)(SI*1), K1, Z19
+	VBROADCASTI32X4 32(R8)(DX*1), K2, Z19
+	VBROADCASTI32X4 32(R8)(SI*1), K3, Z19
+	VPUNPCKLDQ      Z17, Z16, Z20
+	VPUNPCKLDQ      Z19, Z18, Z21
+	VPUNPCKHDQ      Z17, Z16, Z16
+	VPUNPCKHDQ      Z19, Z18, Z17
+	VPUNPCKLQDQ     Z21, Z20, Z18
+	VPUNPCKHQDQ     Z21, Z20, Z19
+	VPUNPCKLQDQ     Z17, Z16, Z20
+	VPUNPCKHQDQ     Z17, Z16, Z16
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z18, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z18, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z18, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z18, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*4), Z18, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x08 // VDPBF16PS       32(R11)(BX*1), Z18, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x08 // VDPBF16PS       32(R11)(DX*2), Z18, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x08 // VDPBF16PS       32(R11)(SI*1), Z18, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z19, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z19, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z19, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z19, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*4), Z19, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x09 // VDPBF16PS       36(R11)(BX*1), Z19, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x09 // VDPBF16PS       36(R11)(DX*2), Z19, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x09 // VDPBF16PS       36(R11)(SI*1), Z19, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z20, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z20, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z20, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z20, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*4), Z20, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0a // VDPBF16PS       40(R11)(BX*1), Z20, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0a // VDPBF16PS       40(R11)(DX*2), Z20, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x0a // VDPBF16PS       40(R11)(SI*1), Z20, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0b // VDPBF16PS       44(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0b // VDPBF16PS       44(R11)(DX*2), Z16, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x0b // VDPBF16PS       44(R11)(SI*1), Z16, Z14
+	MOVQ            40(AX), R14
+	PREFETCHT0      512(R14)(R13*1)
+	PREFETCHT0      576(R14)(R13*1)
+	PREFETCHT0      640(R14)(R13*1)
+	PREFETCHT0      704(R14)(R13*1)
+	VBROADCASTI32X4 32(R9), Z16
+	VBROADCASTI32X4 32(R9)(CX*4), K1, Z16
+	VBROADCASTI32X4 32(R10), K2, Z16
+	VBROADCASTI32X4 32(R10)(CX*4), K3, Z16
+	VBROADCASTI32X4 32(R9)(CX*1), Z17
+	VBROADCASTI32X4 32(R9)(BX*1), K1, Z17
+	VBROADCASTI32X4 32(R10)(CX*1), K2, Z17
+	VBROADCASTI32X4 32(R10)(BX*1), K3, Z17
+	VBROADCASTI32X4 32(R9)(CX*2), Z18
+	VBROADCASTI32X4 32(R9)(DX*2), K1, Z18
+	VBROADCASTI32X4 32(R10)(CX*2), K2, Z18
+	VBROADCASTI32X4 32(R10)(DX*2), K3, Z18
+	VBROADCASTI32X4 32(R9)(DX*1), Z19
+	VBROADCASTI32X4 32(R9)(SI*1), K1, Z19
+	VBROADCASTI32X4 32(R10)(DX*1), K2, Z19
+	VBROADCASTI32X4 32(R10)(SI*1), K3, Z19
+	VPUNPCKLDQ      Z17, Z16, Z20
+	VPUNPCKLDQ      Z19, Z18, Z21
+	VPUNPCKHDQ      Z17, Z16, Z16
+	VPUNPCKHDQ      Z19, Z18, Z17
+	VPUNPCKLQDQ     Z21, Z20, Z18
+	VPUNPCKHQDQ     Z21, Z20, Z19
+	VPUNPCKLQDQ     Z17, Z16, Z20
+	VPUNPCKHQDQ     Z17, Z16, Z16
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x08 // VDPBF16PS       32(R11), Z18, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*1), Z18, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*2), Z18, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x08 // VDPBF16PS       32(R11)(DX*1), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x08 // VDPBF16PS       32(R11)(CX*4), Z18, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x08 // VDPBF16PS       32(R11)(BX*1), Z18, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x08 // VDPBF16PS       32(R11)(DX*2), Z18, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x08 // VDPBF16PS       32(R11)(SI*1), Z18, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x09 // VDPBF16PS       36(R11), Z19, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*1), Z19, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*2), Z19, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x09 // VDPBF16PS       36(R11)(DX*1), Z19, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x09 // VDPBF16PS       36(R11)(CX*4), Z19, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x09 // VDPBF16PS       36(R11)(BX*1), Z19, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x09 // VDPBF16PS       36(R11)(DX*2), Z19, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x09 // VDPBF16PS       36(R11)(SI*1), Z19, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0a // VDPBF16PS       40(R11), Z20, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*1), Z20, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*2), Z20, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0a // VDPBF16PS       40(R11)(DX*1), Z20, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0a // VDPBF16PS       40(R11)(CX*4), Z20, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0a // VDPBF16PS       40(R11)(BX*1), Z20, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0a // VDPBF16PS       40(R11)(DX*2), Z20, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x0a // VDPBF16PS       40(R11)(SI*1), Z20, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0b // VDPBF16PS       44(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0b // VDPBF16PS       44(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0b // VDPBF16PS       44(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0b // VDPBF16PS       44(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0b // VDPBF16PS       44(R11)(DX*2), Z16, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x0b // VDPBF16PS       44(R11)(SI*1), Z16, Z15
+	MOVQ            32(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(DI), Z16
+	VBROADCASTI32X4 48(DI)(CX*4), K1, Z16
+	VBROADCASTI32X4 48(R8), K2, Z16
+	VBROADCASTI32X4 48(R8)(CX*4), K3, Z16
+	VBROADCASTI32X4 48(DI)(CX*1), Z17
+	VBROADCASTI32X4 48(DI)(BX*1), K1, Z17
+	VBROADCASTI32X4 48(R8)(CX*1), K2, Z17
+	VBROADCASTI32X4 48(R8)(BX*1), K3, Z17
+	VBROADCASTI32X4 48(DI)(CX*2), Z18
+	VBROADCASTI32X4 48(DI)(DX*2), K1, Z18
+	VBROADCASTI32X4 48(R8)(CX*2), K2, Z18
+	VBROADCASTI32X4 48(R8)(DX*2), K3, Z18
+	VBROADCASTI32X4 48(DI)(DX*1), Z19
+	VBROADCASTI32X4 48(DI)(SI*1), K1, Z19
+	VBROADCASTI32X4 48(R8)(DX*1), K2, Z19
+	VBROADCASTI32X4 48(R8)(SI*1), K3, Z19
+	VPUNPCKLDQ      Z17, Z16, Z20
+	VPUNPCKLDQ      Z19, Z18, Z21
+	VPUNPCKHDQ      Z17, Z16, Z16
+	VPUNPCKHDQ      Z19, Z18, Z17
+	VPUNPCKLQDQ     Z21, Z20, Z18
+	VPUNPCKHQDQ     Z21, Z20, Z19
+	VPUNPCKLQDQ     Z17, Z16, Z20
+	VPUNPCKHQDQ     Z17, Z16, Z16
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z18, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z18, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z18, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z18, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*4), Z18, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0c // VDPBF16PS       48(R11)(BX*1), Z18, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0c // VDPBF16PS       48(R11)(DX*2), Z18, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x0c // VDPBF16PS       48(R11)(SI*1), Z18, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z19, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z19, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z19, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z19, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*4), Z19, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0d // VDPBF16PS       52(R11)(BX*1), Z19, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0d // VDPBF16PS       52(R11)(DX*2), Z19, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x0d // VDPBF16PS       52(R11)(SI*1), Z19, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z20, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z20, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z20, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z20, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*4), Z20, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0e // VDPBF16PS       56(R11)(BX*1), Z20, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0e // VDPBF16PS       56(R11)(DX*2), Z20, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x0e // VDPBF16PS       56(R11)(SI*1), Z20, Z14
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z16, Z0
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z16, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z16, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z16, Z6
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x8b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*4), Z16, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x1b; BYTE $0x0f // VDPBF16PS       60(R11)(BX*1), Z16, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x53; BYTE $0x0f // VDPBF16PS       60(R11)(DX*2), Z16, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x33; BYTE $0x0f // VDPBF16PS       60(R11)(SI*1), Z16, Z14
+	MOVQ            40(AX), R14
+	PREFETCHT0      768(R14)(R13*1)
+	PREFETCHT0      832(R14)(R13*1)
+	PREFETCHT0      896(R14)(R13*1)
+	PREFETCHT0      960(R14)(R13*1)
+	VBROADCASTI32X4 48(R9), Z16
+	VBROADCASTI32X4 48(R9)(CX*4), K1, Z16
+	VBROADCASTI32X4 48(R10), K2, Z16
+	VBROADCASTI32X4 48(R10)(CX*4), K3, Z16
+	VBROADCASTI32X4 48(R9)(CX*1), Z17
+	VBROADCASTI32X4 48(R9)(BX*1), K1, Z17
+	VBROADCASTI32X4 48(R10)(CX*1), K2, Z17
+	VBROADCASTI32X4 48(R10)(BX*1), K3, Z17
+	VBROADCASTI32X4 48(R9)(CX*2), Z18
+	VBROADCASTI32X4 48(R9)(DX*2), K1, Z18
+	VBROADCASTI32X4 48(R10)(CX*2), K2, Z18
+	VBROADCASTI32X4 48(R10)(DX*2), K3, Z18
+	VBROADCASTI32X4 48(R9)(DX*1), Z19
+	VBROADCASTI32X4 48(R9)(SI*1), K1, Z19
+	VBROADCASTI32X4 48(R10)(DX*1), K2, Z19
+	VBROADCASTI32X4 48(R10)(SI*1), K3, Z19
+	VPUNPCKLDQ      Z17, Z16, Z20
+	VPUNPCKLDQ      Z19, Z18, Z21
+	VPUNPCKHDQ      Z17, Z16, Z16
+	VPUNPCKHDQ      Z19, Z18, Z17
+	VPUNPCKLQDQ     Z21, Z20, Z18
+	VPUNPCKHQDQ     Z21, Z20, Z19
+	VPUNPCKLQDQ     Z17, Z16, Z20
+	VPUNPCKHQDQ     Z17, Z16, Z16
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0c // VDPBF16PS       48(R11), Z18, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*1), Z18, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*2), Z18, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0c // VDPBF16PS       48(R11)(DX*1), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0c // VDPBF16PS       48(R11)(CX*4), Z18, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0c // VDPBF16PS       48(R11)(BX*1), Z18, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0c // VDPBF16PS       48(R11)(DX*2), Z18, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x0c // VDPBF16PS       48(R11)(SI*1), Z18, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0d // VDPBF16PS       52(R11), Z19, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*1), Z19, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*2), Z19, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0d // VDPBF16PS       52(R11)(DX*1), Z19, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0d // VDPBF16PS       52(R11)(CX*4), Z19, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0d // VDPBF16PS       52(R11)(BX*1), Z19, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0d // VDPBF16PS       52(R11)(DX*2), Z19, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x0d // VDPBF16PS       52(R11)(SI*1), Z19, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0e // VDPBF16PS       56(R11), Z20, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*1), Z20, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*2), Z20, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0e // VDPBF16PS       56(R11)(DX*1), Z20, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0e // VDPBF16PS       56(R11)(CX*4), Z20, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0e // VDPBF16PS       56(R11)(BX*1), Z20, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0e // VDPBF16PS       56(R11)(DX*2), Z20, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x5e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x0e // VDPBF16PS       56(R11)(SI*1), Z20, Z15
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x23; BYTE $0x0f // VDPBF16PS       60(R11), Z16, Z1
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x0b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*1), Z16, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x4b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*2), Z16, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x13; BYTE $0x0f // VDPBF16PS       60(R11)(DX*1), Z16, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x8b; BYTE $0x0f // VDPBF16PS       60(R11)(CX*4), Z16, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x1b; BYTE $0x0f // VDPBF16PS       60(R11)(BX*1), Z16, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x53; BYTE $0x0f // VDPBF16PS       60(R11)(DX*2), Z16, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x33; BYTE $0x0f // VDPBF16PS       60(R11)(SI*1), Z16, Z15
+	ADDQ            $0x40, R11
+	ADDQ            $0x40, DI
+	ADDQ            $0x40, R8
+	ADDQ            $0x40, R9
+	ADDQ            $0x40, R10
+	ADDQ            $0x00000400, R13
+	DECQ            R12
+	JNZ             block
+	MOVQ            ldy+48(FP), R8
+	MOVQ            8(SP), DI
+	VMOVUPS         Z0, (DI)
+	VMOVUPS         Z1, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z2, (DI)
+	VMOVUPS         Z3, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z4, (DI)
+	VMOVUPS         Z5, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z6, (DI)
+	VMOVUPS         Z7, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z8, (DI)
+	VMOVUPS         Z9, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z10, (DI)
+	VMOVUPS         Z11, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z12, (DI)
+	VMOVUPS         Z13, 64(DI)
+	ADDQ            R8, DI
+	VMOVUPS         Z14, (DI)
+	VMOVUPS         Z15, 64(DI)
+	ADDQ            R8, DI
+	ADDQ            $0x00000080, 8(SP)
+	ADDQ            $0x10, AX
+	DECQ            (SP)
+	JNZ             twos
+	VZEROUPPER
+	RET
+
+DATA weighPairsFirst<>+0(SB)/8, $0x0000000000000000
+DATA weighPairsFirst<>+8(SB)/8, $0x0000000000000001
+DATA weighPairsFirst<>+16(SB)/8, $0x0000000000000008
+DATA weighPairsFirst<>+24(SB)/8, $0x0000000000000009
+DATA weighPairsFirst<>+32(SB)/8, $0x0000000000000002
+DATA weighPairsFirst<>+40(SB)/8, $0x0000000000000003
+DATA weighPairsFirst<>+48(SB)/8, $0x000000000000000a
+DATA weighPairsFirst<>+56(SB)/8, $0x000000000000000b
+GLOBL weighPairsFirst<>(SB), RODATA|NOPTR, $64
+
+DATA weighPairsSecond<>+0(SB)/8, $0x0000000000000004
+DATA weighPairsSecond<>+8(SB)/8, $0x0000000000000005
+DATA weighPairsSecond<>+16(SB)/8, $0x000000000000000c
+DATA weighPairsSecond<>+24(SB)/8, $0x000000000000000d
+DATA weighPairsSecond<>+32(SB)/8, $0x0000000000000006
+DATA weighPairsSecond<>+40(SB)/8, $0x0000000000000007
+DATA weighPairsSecond<>+48(SB)/8, $0x000000000000000e
+DATA weighPairsSecond<>+56(SB)/8, $0x000000000000000f
+GLOBL weighPairsSecond<>(SB), RODATA|NOPTR, $64
+
+// func weighPairs1AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·weighPairs1AVX512(SB), NOSPLIT, $0-56
+	MOVQ      acc+0(FP), AX
+	MOVQ      lda+8(FP), CX
+	MOVQ      ldp+24(FP), DX
+	MOVQ      columns+48(FP), BX
+	XORQ      SI, SI
+	LEAQ      (DX)(DX*2), DX
+	VMOVDQU64 weighPairsFirst<>+0(SB), Z0
+	VMOVDQU64 weighPairsSecond<>+0(SB), Z1
+
+column4:
+	CMPQ   BX, $0x04
+	JL     end4
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   rows+32(FP), DX
+	MOVQ   p+16(FP), DI
+	MOVQ   pairs+40(FP), R8
+
+pair4:
+	MOVQ       (DX), R9
+	MOVQ       512(DX), R10
+	MOVQ       8(DX), R11
+	MOVQ       520(DX), R12
+	VMOVDQU32  (R9)(SI*1), Z10
+	VPUNPCKLWD (R11)(SI*1), Z10, Z11
+	VPUNPCKHWD (R11)(SI*1), Z10, Z10
+	PREFETCHT0 (R10)(SI*1)
+	PREFETCHT0 (R12)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z11, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z10, Z3
+	VMOVDQU32  64(R9)(SI*1), Z10
+	VPUNPCKLWD 64(R11)(SI*1), Z10, Z11
+	VPUNPCKHWD 64(R11)(SI*1), Z10, Z10
+	PREFETCHT0 64(R10)(SI*1)
+	PREFETCHT0 64(R12)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z11, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z10, Z5
+	VMOVDQU32  128(R9)(SI*1), Z10
+	VPUNPCKLWD 128(R11)(SI*1), Z10, Z11
+	VPUNPCKHWD 128(R11)(SI*1), Z10, Z10
+	PREFETCHT0 128(R10)(SI*1)
+	PREFETCHT0 128(R12)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z11, Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z10, Z7
+	VMOVDQU32  192(R9)(SI*1), Z10
+	VPUNPCKLWD 192(R11)(SI*1), Z10, Z11
+	VPUNPCKHWD 192(R11)(SI*1), Z10, Z10
+	PREFETCHT0 192(R10)(SI*1)
+	PREFETCHT0 192(R12)(SI*1)
+	BYTE $0x62; BYTE $0x72; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z11, Z8
+	BYTE $0x62; BYTE $0x72; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z10, Z9
+	ADDQ       $0x10, DX
+	ADDQ       $0x04, DI
+	DECQ       R8
+	JNZ        pair4
+	MOVQ       AX, DX
+	VMOVDQA64  Z0, Z10
+	VPERMI2Q   Z3, Z2, Z10
+	VMOVUPS    Z10, (DX)
+	VMOVDQA64  Z1, Z10
+	VPERMI2Q   Z3, Z2, Z10
+	VMOVUPS    Z10, 64(DX)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 128(DX)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 192(DX)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 256(DX)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 320(DX)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 384(DX)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 448(DX)
+	ADDQ       CX, DX
+	ADDQ       $0x00000200, AX
+	ADDQ       $0x00000100, SI
+	SUBQ       $0x04, BX
+	JMP        column4
+
+end4:
+column2:
+	CMPQ   BX, $0x02
+	JL     end2
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	MOVQ   rows+32(FP), DX
+	MOVQ   p+16(FP), DI
+	MOVQ   pairs+40(FP), R8
+
+pair2:
+	MOVQ       (DX), R9
+	MOVQ       512(DX), R10
+	MOVQ       8(DX), R11
+	MOVQ       520(DX), R12
+	VMOVDQU32  (R9)(SI*1), Z6
+	VPUNPCKLWD (R11)(SI*1), Z6, Z7
+	VPUNPCKHWD (R11)(SI*1), Z6, Z6
+	PREFETCHT0 (R10)(SI*1)
+	PREFETCHT0 (R12)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z7, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z6, Z3
+	VMOVDQU32  64(R9)(SI*1), Z6
+	VPUNPCKLWD 64(R11)(SI*1), Z6, Z7
+	VPUNPCKHWD 64(R11)(SI*1), Z6, Z6
+	PREFETCHT0 64(R10)(SI*1)
+	PREFETCHT0 64(R12)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z7, Z4
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z6, Z5
+	ADDQ       $0x10, DX
+	ADDQ       $0x04, DI
+	DECQ       R8
+	JNZ        pair2
+	MOVQ       AX, DX
+	VMOVDQA64  Z0, Z6
+	VPERMI2Q   Z3, Z2, Z6
+	VMOVUPS    Z6, (DX)
+	VMOVDQA64  Z1, Z6
+	VPERMI2Q   Z3, Z2, Z6
+	VMOVUPS    Z6, 64(DX)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 128(DX)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 192(DX)
+	ADDQ       CX, DX
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x00000080, SI
+	SUBQ       $0x02, BX
+	JMP        column2
+
+end2:
+column1:
+	CMPQ   BX, $0x01
+	JL     end1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   rows+32(FP), DX
+	MOVQ   p+16(FP), DI
+	MOVQ   pairs+40(FP), R8
+
+pair1:
+	MOVQ       (DX), R9
+	MOVQ       512(DX), R10
+	MOVQ       8(DX), R11
+	MOVQ       520(DX), R12
+	VMOVDQU32  (R9)(SI*1), Z4
+	VPUNPCKLWD (R11)(SI*1), Z4, Z5
+	VPUNPCKHWD (R11)(SI*1), Z4, Z4
+	PREFETCHT0 (R10)(SI*1)
+	PREFETCHT0 (R12)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x56; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z5, Z2
+	BYTE $0x62; BYTE $0xf2; BYTE $0x5e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x27; BYTE $0x00 // VDPBF16PS  (DI), Z4, Z3
+	ADDQ       $0x10, DX
+	ADDQ       $0x04, DI
+	DECQ       R8
+	JNZ        pair1
+	MOVQ       AX, DX
+	VMOVDQA64  Z0, Z4
+	VPERMI2Q   Z3, Z2, Z4
+	VMOVUPS    Z4, (DX)
+	VMOVDQA64  Z1, Z4
+	VPERMI2Q   Z3, Z2, Z4
+	VMOVUPS    Z4, 64(DX)
+	ADDQ       CX, DX
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x00000040, SI
+	SUBQ       $0x01, BX
+	JMP        column1
+
+end1:
+	VZEROUPPER
+	RET
+
+// func weighPairs2AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·weighPairs2AVX512(SB), NOSPLIT, $0-56
+	MOVQ      acc+0(FP), AX
+	MOVQ      lda+8(FP), CX
+	MOVQ      ldp+24(FP), DX
+	MOVQ      columns+48(FP), BX
+	XORQ      SI, SI
+	LEAQ      (DX)(DX*2), DI
+	VMOVDQU64 weighPairsFirst<>+0(SB), Z0
+	VMOVDQU64 weighPairsSecond<>+0(SB), Z1
+
+column4:
+	CMPQ   BX, $0x04
+	JL     end4
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   pairs+40(FP), R9
+
+pair4:
+	MOVQ       (DI), R10
+	MOVQ       512(DI), R11
+	MOVQ       8(DI), R12
+	MOVQ       520(DI), R13
+	VMOVDQU32  (R10)(SI*1), Z18
+	VPUNPCKLWD (R12)(SI*1), Z18, Z19
+	VPUNPCKHWD (R12)(SI*1), Z18, Z18
+	PREFETCHT0 (R11)(SI*1)
+	PREFETCHT0 (R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z19, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z18, Z3
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z19, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z18, Z11
+	VMOVDQU32  64(R10)(SI*1), Z18
+	VPUNPCKLWD 64(R12)(SI*1), Z18, Z19
+	VPUNPCKHWD 64(R12)(SI*1), Z18, Z18
+	PREFETCHT0 64(R11)(SI*1)
+	PREFETCHT0 64(R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z19, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z18, Z5
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z19, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z18, Z13
+	VMOVDQU32  128(R10)(SI*1), Z18
+	VPUNPCKLWD 128(R12)(SI*1), Z18, Z19
+	VPUNPCKHWD 128(R12)(SI*1), Z18, Z18
+	PREFETCHT0 128(R11)(SI*1)
+	PREFETCHT0 128(R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z19, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z19, Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z18, Z15
+	VMOVDQU32  192(R10)(SI*1), Z18
+	VPUNPCKLWD 192(R12)(SI*1), Z18, Z19
+	VPUNPCKHWD 192(R12)(SI*1), Z18, Z18
+	PREFETCHT0 192(R11)(SI*1)
+	PREFETCHT0 192(R13)(SI*1)
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z19, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z18, Z9
+	BYTE $0x62; BYTE $0xc2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z19, Z16
+	BYTE $0x62; BYTE $0xc2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z18, Z17
+	ADDQ       $0x10, DI
+	ADDQ       $0x04, R8
+	DECQ       R9
+	JNZ        pair4
+	MOVQ       AX, DI
+	VMOVDQA64  Z0, Z18
+	VPERMI2Q   Z3, Z2, Z18
+	VMOVUPS    Z18, (DI)
+	VMOVDQA64  Z1, Z18
+	VPERMI2Q   Z3, Z2, Z18
+	VMOVUPS    Z18, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 192(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 256(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 320(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 384(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 448(DI)
+	ADDQ       CX, DI
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z11, Z10, Z2
+	VMOVUPS    Z2, (DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z11, Z10, Z2
+	VMOVUPS    Z2, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z13, Z12, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z13, Z12, Z2
+	VMOVUPS    Z2, 192(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z15, Z14, Z2
+	VMOVUPS    Z2, 256(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z15, Z14, Z2
+	VMOVUPS    Z2, 320(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z17, Z16, Z2
+	VMOVUPS    Z2, 384(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z17, Z16, Z2
+	VMOVUPS    Z2, 448(DI)
+	ADDQ       CX, DI
+	ADDQ       $0x00000200, AX
+	ADDQ       $0x00000100, SI
+	SUBQ       $0x04, BX
+	JMP        column4
+
+end4:
+column2:
+	CMPQ   BX, $0x02
+	JL     end2
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   pairs+40(FP), R9
+
+pair2:
+	MOVQ       (DI), R10
+	MOVQ       512(DI), R11
+	MOVQ       8(DI), R12
+	MOVQ       520(DI), R13
+	VMOVDQU32  (R10)(SI*1), Z10
+	VPUNPCKLWD (R12)(SI*1), Z10, Z11
+	VPUNPCKHWD (R12)(SI*1), Z10, Z10
+	PREFETCHT0 (R11)(SI*1)
+	PREFETCHT0 (R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z11, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z11, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z10, Z7
+	VMOVDQU32  64(R10)(SI*1), Z10
+	VPUNPCKLWD 64(R12)(SI*1), Z10, Z11
+	VPUNPCKHWD 64(R12)(SI*1), Z10, Z10
+	PREFETCHT0 64(R11)(SI*1)
+	PREFETCHT0 64(R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z11, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z10, Z5
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z11, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z10, Z9
+	ADDQ       $0x10, DI
+	ADDQ       $0x04, R8
+	DECQ       R9
+	JNZ        pair2
+	MOVQ       AX, DI
+	VMOVDQA64  Z0, Z10
+	VPERMI2Q   Z3, Z2, Z10
+	VMOVUPS    Z10, (DI)
+	VMOVDQA64  Z1, Z10
+	VPERMI2Q   Z3, Z2, Z10
+	VMOVUPS    Z10, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 192(DI)
+	ADDQ       CX, DI
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, (DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 192(DI)
+	ADDQ       CX, DI
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x00000080, SI
+	SUBQ       $0x02, BX
+	JMP        column2
+
+end2:
+column1:
+	CMPQ   BX, $0x01
+	JL     end1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   pairs+40(FP), R9
+
+pair1:
+	MOVQ       (DI), R10
+	MOVQ       512(DI), R11
+	MOVQ       8(DI), R12
+	MOVQ       520(DI), R13
+	VMOVDQU32  (R10)(SI*1), Z6
+	VPUNPCKLWD (R12)(SI*1), Z6, Z7
+	VPUNPCKHWD (R12)(SI*1), Z6, Z6
+	PREFETCHT0 (R11)(SI*1)
+	PREFETCHT0 (R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z7, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z6, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x46; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z7, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x4e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z6, Z5
+	ADDQ       $0x10, DI
+	ADDQ       $0x04, R8
+	DECQ       R9
+	JNZ        pair1
+	MOVQ       AX, DI
+	VMOVDQA64  Z0, Z6
+	VPERMI2Q   Z3, Z2, Z6
+	VMOVUPS    Z6, (DI)
+	VMOVDQA64  Z1, Z6
+	VPERMI2Q   Z3, Z2, Z6
+	VMOVUPS    Z6, 64(DI)
+	ADDQ       CX, DI
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, (DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 64(DI)
+	ADDQ       CX, DI
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x00000040, SI
+	SUBQ       $0x01, BX
+	JMP        column1
+
+end1:
+	VZEROUPPER
+	RET
+
+// func weighPairs3AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·weighPairs3AVX512(SB), NOSPLIT, $0-56
+	MOVQ      acc+0(FP), AX
+	MOVQ      lda+8(FP), CX
+	MOVQ      ldp+24(FP), DX
+	MOVQ      columns+48(FP), BX
+	XORQ      SI, SI
+	LEAQ      (DX)(DX*2), DI
+	VMOVDQU64 weighPairsFirst<>+0(SB), Z0
+	VMOVDQU64 weighPairsSecond<>+0(SB), Z1
+
+column4:
+	CMPQ   BX, $0x04
+	JL     end4
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+	VXORPS Z24, Z24, Z24
+	VXORPS Z25, Z25, Z25
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   pairs+40(FP), R9
+
+pair4:
+	MOVQ       (DI), R10
+	MOVQ       512(DI), R11
+	MOVQ       8(DI), R12
+	MOVQ       520(DI), R13
+	VMOVDQU32  (R10)(SI*1), Z26
+	VPUNPCKLWD (R12)(SI*1), Z26, Z27
+	VPUNPCKHWD (R12)(SI*1), Z26, Z26
+	PREFETCHT0 (R11)(SI*1)
+	PREFETCHT0 (R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z27, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z26, Z3
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z27, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z26, Z11
+	BYTE $0x62; BYTE $0xc2; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z27, Z18
+	BYTE $0x62; BYTE $0xc2; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z26, Z19
+	VMOVDQU32  64(R10)(SI*1), Z26
+	VPUNPCKLWD 64(R12)(SI*1), Z26, Z27
+	VPUNPCKHWD 64(R12)(SI*1), Z26, Z26
+	PREFETCHT0 64(R11)(SI*1)
+	PREFETCHT0 64(R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z27, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z26, Z5
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z27, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z26, Z13
+	BYTE $0x62; BYTE $0xc2; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z27, Z20
+	BYTE $0x62; BYTE $0xc2; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z26, Z21
+	VMOVDQU32  128(R10)(SI*1), Z26
+	VPUNPCKLWD 128(R12)(SI*1), Z26, Z27
+	VPUNPCKHWD 128(R12)(SI*1), Z26, Z26
+	PREFETCHT0 128(R11)(SI*1)
+	PREFETCHT0 128(R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z27, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z26, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z27, Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z26, Z15
+	BYTE $0x62; BYTE $0xc2; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z27, Z22
+	BYTE $0x62; BYTE $0xc2; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z26, Z23
+	VMOVDQU32  192(R10)(SI*1), Z26
+	VPUNPCKLWD 192(R12)(SI*1), Z26, Z27
+	VPUNPCKHWD 192(R12)(SI*1), Z26, Z26
+	PREFETCHT0 192(R11)(SI*1)
+	PREFETCHT0 192(R13)(SI*1)
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z27, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z26, Z9
+	BYTE $0x62; BYTE $0xc2; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z27, Z16
+	BYTE $0x62; BYTE $0xc2; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z26, Z17
+	BYTE $0x62; BYTE $0x42; BYTE $0x26; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z27, Z24
+	BYTE $0x62; BYTE $0x42; BYTE $0x2e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z26, Z25
+	ADDQ       $0x10, DI
+	ADDQ       $0x04, R8
+	DECQ       R9
+	JNZ        pair4
+	MOVQ       AX, DI
+	VMOVDQA64  Z0, Z26
+	VPERMI2Q   Z3, Z2, Z26
+	VMOVUPS    Z26, (DI)
+	VMOVDQA64  Z1, Z26
+	VPERMI2Q   Z3, Z2, Z26
+	VMOVUPS    Z26, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 192(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 256(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 320(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 384(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 448(DI)
+	ADDQ       CX, DI
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z11, Z10, Z2
+	VMOVUPS    Z2, (DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z11, Z10, Z2
+	VMOVUPS    Z2, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z13, Z12, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z13, Z12, Z2
+	VMOVUPS    Z2, 192(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z15, Z14, Z2
+	VMOVUPS    Z2, 256(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z15, Z14, Z2
+	VMOVUPS    Z2, 320(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z17, Z16, Z2
+	VMOVUPS    Z2, 384(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z17, Z16, Z2
+	VMOVUPS    Z2, 448(DI)
+	ADDQ       CX, DI
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z19, Z18, Z2
+	VMOVUPS    Z2, (DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z19, Z18, Z2
+	VMOVUPS    Z2, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z21, Z20, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z21, Z20, Z2
+	VMOVUPS    Z2, 192(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z23, Z22, Z2
+	VMOVUPS    Z2, 256(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z23, Z22, Z2
+	VMOVUPS    Z2, 320(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z25, Z24, Z2
+	VMOVUPS    Z2, 384(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z25, Z24, Z2
+	VMOVUPS    Z2, 448(DI)
+	ADDQ       CX, DI
+	ADDQ       $0x00000200, AX
+	ADDQ       $0x00000100, SI
+	SUBQ       $0x04, BX
+	JMP        column4
+
+end4:
+column2:
+	CMPQ   BX, $0x02
+	JL     end2
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   pairs+40(FP), R9
+
+pair2:
+	MOVQ       (DI), R10
+	MOVQ       512(DI), R11
+	MOVQ       8(DI), R12
+	MOVQ       520(DI), R13
+	VMOVDQU32  (R10)(SI*1), Z14
+	VPUNPCKLWD (R12)(SI*1), Z14, Z15
+	VPUNPCKHWD (R12)(SI*1), Z14, Z14
+	PREFETCHT0 (R11)(SI*1)
+	PREFETCHT0 (R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z15, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z14, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z15, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z14, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z15, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z14, Z11
+	VMOVDQU32  64(R10)(SI*1), Z14
+	VPUNPCKLWD 64(R12)(SI*1), Z14, Z15
+	VPUNPCKHWD 64(R12)(SI*1), Z14, Z14
+	PREFETCHT0 64(R11)(SI*1)
+	PREFETCHT0 64(R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z15, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z14, Z5
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z15, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z14, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x06; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z15, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x0e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z14, Z13
+	ADDQ       $0x10, DI
+	ADDQ       $0x04, R8
+	DECQ       R9
+	JNZ        pair2
+	MOVQ       AX, DI
+	VMOVDQA64  Z0, Z14
+	VPERMI2Q   Z3, Z2, Z14
+	VMOVUPS    Z14, (DI)
+	VMOVDQA64  Z1, Z14
+	VPERMI2Q   Z3, Z2, Z14
+	VMOVUPS    Z14, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 192(DI)
+	ADDQ       CX, DI
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, (DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 192(DI)
+	ADDQ       CX, DI
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z11, Z10, Z2
+	VMOVUPS    Z2, (DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z11, Z10, Z2
+	VMOVUPS    Z2, 64(DI)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z13, Z12, Z2
+	VMOVUPS    Z2, 128(DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z13, Z12, Z2
+	VMOVUPS    Z2, 192(DI)
+	ADDQ       CX, DI
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x00000080, SI
+	SUBQ       $0x02, BX
+	JMP        column2
+
+end2:
+column1:
+	CMPQ   BX, $0x01
+	JL     end1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   rows+32(FP), DI
+	MOVQ   p+16(FP), R8
+	MOVQ   pairs+40(FP), R9
+
+pair1:
+	MOVQ       (DI), R10
+	MOVQ       512(DI), R11
+	MOVQ       8(DI), R12
+	MOVQ       520(DI), R13
+	VMOVDQU32  (R10)(SI*1), Z8
+	VPUNPCKLWD (R12)(SI*1), Z8, Z9
+	VPUNPCKHWD (R12)(SI*1), Z8, Z8
+	PREFETCHT0 (R11)(SI*1)
+	PREFETCHT0 (R13)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z9, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x20; BYTE $0x00 // VDPBF16PS  (R8), Z8, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z9, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x10; BYTE $0x00 // VDPBF16PS  (R8)(DX*1), Z8, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x36; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z9, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x3e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x50; BYTE $0x00 // VDPBF16PS  (R8)(DX*2), Z8, Z7
+	ADDQ       $0x10, DI
+	ADDQ       $0x04, R8
+	DECQ       R9
+	JNZ        pair1
+	MOVQ       AX, DI
+	VMOVDQA64  Z0, Z8
+	VPERMI2Q   Z3, Z2, Z8
+	VMOVUPS    Z8, (DI)
+	VMOVDQA64  Z1, Z8
+	VPERMI2Q   Z3, Z2, Z8
+	VMOVUPS    Z8, 64(DI)
+	ADDQ       CX, DI
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, (DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 64(DI)
+	ADDQ       CX, DI
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, (DI)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 64(DI)
+	ADDQ       CX, DI
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x00000040, SI
+	SUBQ       $0x01, BX
+	JMP        column1
+
+end1:
+	VZEROUPPER
+	RET
+
+// func weighPairs4AVX512(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs int, columns int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_BF16, MMX+
+TEXT ·weighPairs4AVX512(SB), NOSPLIT, $0-56
+	MOVQ      acc+0(FP), AX
+	MOVQ      lda+8(FP), CX
+	MOVQ      ldp+24(FP), DX
+	MOVQ      columns+48(FP), BX
+	XORQ      SI, SI
+	LEAQ      (DX)(DX*2), DI
+	VMOVDQU64 weighPairsFirst<>+0(SB), Z0
+	VMOVDQU64 weighPairsSecond<>+0(SB), Z1
+
+column2:
+	CMPQ   BX, $0x02
+	JL     end2
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	MOVQ   rows+32(FP), R8
+	MOVQ   p+16(FP), R9
+	MOVQ   pairs+40(FP), R10
+
+pair2:
+	MOVQ       (R8), R11
+	MOVQ       512(R8), R12
+	MOVQ       8(R8), R13
+	MOVQ       520(R8), R14
+	VMOVDQU32  (R11)(SI*1), Z18
+	VPUNPCKLWD (R13)(SI*1), Z18, Z19
+	VPUNPCKHWD (R13)(SI*1), Z18, Z18
+	PREFETCHT0 (R12)(SI*1)
+	PREFETCHT0 (R14)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (R9), Z19, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (R9), Z18, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x11; BYTE $0x00 // VDPBF16PS  (R9)(DX*1), Z19, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x11; BYTE $0x00 // VDPBF16PS  (R9)(DX*1), Z18, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x54; BYTE $0x51; BYTE $0x00 // VDPBF16PS  (R9)(DX*2), Z19, Z10
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x5c; BYTE $0x51; BYTE $0x00 // VDPBF16PS  (R9)(DX*2), Z18, Z11
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x74; BYTE $0x39; BYTE $0x00 // VDPBF16PS  (R9)(DI*1), Z19, Z14
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x7c; BYTE $0x39; BYTE $0x00 // VDPBF16PS  (R9)(DI*1), Z18, Z15
+	VMOVDQU32  64(R11)(SI*1), Z18
+	VPUNPCKLWD 64(R13)(SI*1), Z18, Z19
+	VPUNPCKHWD 64(R13)(SI*1), Z18, Z18
+	PREFETCHT0 64(R12)(SI*1)
+	PREFETCHT0 64(R14)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (R9), Z19, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (R9), Z18, Z5
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x11; BYTE $0x00 // VDPBF16PS  (R9)(DX*1), Z19, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x11; BYTE $0x00 // VDPBF16PS  (R9)(DX*1), Z18, Z9
+	BYTE $0x62; BYTE $0x52; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x64; BYTE $0x51; BYTE $0x00 // VDPBF16PS  (R9)(DX*2), Z19, Z12
+	BYTE $0x62; BYTE $0x52; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x6c; BYTE $0x51; BYTE $0x00 // VDPBF16PS  (R9)(DX*2), Z18, Z13
+	BYTE $0x62; BYTE $0xc2; BYTE $0x66; BYTE $0x50; BYTE $0x52; BYTE $0x44; BYTE $0x39; BYTE $0x00 // VDPBF16PS  (R9)(DI*1), Z19, Z16
+	BYTE $0x62; BYTE $0xc2; BYTE $0x6e; BYTE $0x50; BYTE $0x52; BYTE $0x4c; BYTE $0x39; BYTE $0x00 // VDPBF16PS  (R9)(DI*1), Z18, Z17
+	ADDQ       $0x10, R8
+	ADDQ       $0x04, R9
+	DECQ       R10
+	JNZ        pair2
+	MOVQ       AX, R8
+	VMOVDQA64  Z0, Z18
+	VPERMI2Q   Z3, Z2, Z18
+	VMOVUPS    Z18, (R8)
+	VMOVDQA64  Z1, Z18
+	VPERMI2Q   Z3, Z2, Z18
+	VMOVUPS    Z18, 64(R8)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 128(R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 192(R8)
+	ADDQ       CX, R8
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, (R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 64(R8)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 128(R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 192(R8)
+	ADDQ       CX, R8
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z11, Z10, Z2
+	VMOVUPS    Z2, (R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z11, Z10, Z2
+	VMOVUPS    Z2, 64(R8)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z13, Z12, Z2
+	VMOVUPS    Z2, 128(R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z13, Z12, Z2
+	VMOVUPS    Z2, 192(R8)
+	ADDQ       CX, R8
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z15, Z14, Z2
+	VMOVUPS    Z2, (R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z15, Z14, Z2
+	VMOVUPS    Z2, 64(R8)
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z17, Z16, Z2
+	VMOVUPS    Z2, 128(R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z17, Z16, Z2
+	VMOVUPS    Z2, 192(R8)
+	ADDQ       CX, R8
+	ADDQ       $0x00000100, AX
+	ADDQ       $0x00000080, SI
+	SUBQ       $0x02, BX
+	JMP        column2
+
+end2:
+column1:
+	CMPQ   BX, $0x01
+	JL     end1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   rows+32(FP), R8
+	MOVQ   p+16(FP), R9
+	MOVQ   pairs+40(FP), R10
+
+pair1:
+	MOVQ       (R8), R11
+	MOVQ       512(R8), R12
+	MOVQ       8(R8), R13
+	MOVQ       520(R8), R14
+	VMOVDQU32  (R11)(SI*1), Z10
+	VPUNPCKLWD (R13)(SI*1), Z10, Z11
+	VPUNPCKHWD (R13)(SI*1), Z10, Z10
+	PREFETCHT0 (R12)(SI*1)
+	PREFETCHT0 (R14)(SI*1)
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x54; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (R9), Z11, Z2
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x5c; BYTE $0x21; BYTE $0x00 // VDPBF16PS  (R9), Z10, Z3
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x64; BYTE $0x11; BYTE $0x00 // VDPBF16PS  (R9)(DX*1), Z11, Z4
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x6c; BYTE $0x11; BYTE $0x00 // VDPBF16PS  (R9)(DX*1), Z10, Z5
+	BYTE $0x62; BYTE $0xd2; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x74; BYTE $0x51; BYTE $0x00 // VDPBF16PS  (R9)(DX*2), Z11, Z6
+	BYTE $0x62; BYTE $0xd2; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x7c; BYTE $0x51; BYTE $0x00 // VDPBF16PS  (R9)(DX*2), Z10, Z7
+	BYTE $0x62; BYTE $0x52; BYTE $0x26; BYTE $0x58; BYTE $0x52; BYTE $0x44; BYTE $0x39; BYTE $0x00 // VDPBF16PS  (R9)(DI*1), Z11, Z8
+	BYTE $0x62; BYTE $0x52; BYTE $0x2e; BYTE $0x58; BYTE $0x52; BYTE $0x4c; BYTE $0x39; BYTE $0x00 // VDPBF16PS  (R9)(DI*1), Z10, Z9
+	ADDQ       $0x10, R8
+	ADDQ       $0x04, R9
+	DECQ       R10
+	JNZ        pair1
+	MOVQ       AX, R8
+	VMOVDQA64  Z0, Z10
+	VPERMI2Q   Z3, Z2, Z10
+	VMOVUPS    Z10, (R8)
+	VMOVDQA64  Z1, Z10
+	VPERMI2Q   Z3, Z2, Z10
+	VMOVUPS    Z10, 64(R8)
+	ADDQ       CX, R8
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, (R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z5, Z4, Z2
+	VMOVUPS    Z2, 64(R8)
+	ADDQ       CX, R8
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, (R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z7, Z6, Z2
+	VMOVUPS    Z2, 64(R8)
+	ADDQ       CX, R8
+	VMOVDQA64  Z0, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, (R8)
+	VMOVDQA64  Z1, Z2
+	VPERMI2Q   Z9, Z8, Z2
+	VMOVUPS    Z2, 64(R8)
+	ADDQ       CX, R8
+	ADDQ       $0x00000080, AX
+	ADDQ       $0x00000040, SI
+	SUBQ       $0x01, BX
+	JMP        column1
+
+end1:
 	VZEROUPPER
 	RET
 

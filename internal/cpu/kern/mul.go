@@ -193,7 +193,7 @@ func (acts *Acts) plan(workers int) {
 		}
 		// A task of an odd number of row groups would have one for the slower kernel.
 		pairs := rows >= minPair && acts.m.quantised() && acts.m.fam.pairs(acts.m.opt.Level)
-		if pairs || acts.m.tiled() {
+		if pairs || acts.m.tiled() || acts.m.inPairs() {
 			step = (step + 1) &^ 1
 		}
 		sums = max(sums, rows*(step*groupRows+sumsApart))

@@ -10,30 +10,55 @@ func (acts *Acts) multiplyBF16(worker int, task *task) {
 		acts.multiplyAMX(job, task, acts.scratch[worker])
 		return
 	}
-	var results [maxTile * groupRows]float32
-	tiles, together, ahead := acts.tiling.tiles[task.lo:task.hi], 1, oneFar.Ahead
-	if len(tiles) == 1 {
-		together, ahead = matrix.opt.Level.bf16Together(tiles[0].rows, matrix.opt.Fetch.Streams), matrix.opt.Fetch.Ahead
+	var results [2 * maxTile * groupRows]float32
+	tiles := acts.tiling.tiles[task.lo:task.hi]
+	together := matrix.opt.Level.bf16Together(tiles[0].rows, len(tiles), matrix.opt.Fetch.Streams)
+	calls := (min(task.to, matrix.out/groupRows) - task.from) / together
+	step, apart := together, 1
+	if matrix.inPairs() && len(tiles) == 1 { // each reads on where the call before has read
+		step, apart = 1, calls
 	}
-	for first := task.from; first < task.to; {
-		groups := together
-		if first+groups > min(task.to, matrix.out/groupRows) {
-			groups = 1
-		}
-		for k := range tiles {
-			acts.tileBF16(job, first, groups, ahead, &tiles[k], results[:])
-		}
-		first += groups
+	for i := range calls {
+		acts.groupsBF16(job, tiles, task.from+i*step, together, apart, results[:])
+	}
+	for group := task.from + calls*together; group < task.to; group++ {
+		acts.groupsBF16(job, tiles, group, 1, 1, results[:])
 	}
 }
 
-// tileBF16 multiplies row groups with a tile and asks for weights ahead bytes further on. results is
-// scratch.
-func (acts *Acts) tileBF16(job *Job, group, groups, ahead int, tile *tile, results []float32) {
-	matrix := acts.m
-	buf := acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.tileRows)]
-	matrix.opt.Level.bf16Tile(matrix.groups16(job.E, group, groups), matrix.size, groups, ahead, buf, matrix.in/bf16Block, tile.rows, results)
-	acts.deliver(job, tile, group, results, groups*groupRows, groups*groupRows)
+// groupsBF16 multiplies row groups, the first and others so far apart, with tiles. results is scratch.
+func (acts *Acts) groupsBF16(job *Job, tiles []tile, first, groups, apart int, results []float32) {
+	matrix, width := acts.m, groups*groupRows
+	weights := matrix.groups16(job.E, first, (groups-1)*apart+1)
+	for k := range tiles {
+		tile := &tiles[k]
+		ahead, drift := matrix.asksBF16(tile.rows, k, len(tiles), groups)
+		buf := acts.tiling.buf[tile.off:][:matrix.tileBytes(tile.tileRows)]
+		matrix.opt.Level.bf16Tile(weights, apart*matrix.size, groups, ahead, drift, buf, matrix.in/bf16Block, tile.rows, results)
+		if apart == 1 {
+			acts.deliver(job, tile, first, results, width, width)
+			continue
+		}
+		for g := range groups {
+			acts.deliver(job, tile, first+g*apart, results[g*groupRows:], groupRows, width)
+		}
+	}
+}
+
+// asksBF16 returns how many bytes ahead of what it multiplies tile k of so many, of rows, asks for
+// weights, and by how many more with every block.
+func (m *Matrix) asksBF16(rows, k, tiles, groups int) (ahead, drift int) {
+	switch pairs := m.inPairs(); {
+	case pairs && tiles > 1: // each a part of the groups that come next, which all find in the cache
+		return groups*m.size + k*(m.in/bf16Block)/tiles*tileWeights, (tileWeights/tiles+63)&^63 - tileWeights
+	case pairs && rows > 8:
+		return twoNear.Ahead, 0
+	case pairs: // Zen 4 sees where it is read, and is slower by a tenth where it is told
+		return 0, 0
+	case tiles > 1:
+		return oneFar.Ahead, 0
+	}
+	return m.opt.Fetch.Ahead, 0
 }
 
 // deliver writes results, rows of so many floats, apart from one to the next, with the bias to

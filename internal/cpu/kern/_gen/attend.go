@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/bits"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -184,15 +185,8 @@ func keysAMX() {
 	MOVQ(argument("ldy"), ldy)
 	tileOp("TILESTORED", tile(0), Mem{Base: turned, Index: row, Scale: 1})
 	MOVQ(y, to)
-	for j := range 4 { // see packKeys
-		var v [4]reg.VecVirtual
-		for r := range v {
-			v[r] = ZMM()
-			VMOVDQU32(Mem{Base: turned, Disp: 64*r + 16*j}, v[r].AsX())
-			for quarter := 1; quarter < 4; quarter++ {
-				VINSERTI32X4(Imm(uint64(quarter)), Mem{Base: turned, Disp: 64*(r+4*quarter) + 16*j}, v[r], v[r])
-			}
-		}
+	for j := range 4 {
+		v := quarters(func(i int) Mem { return Mem{Base: turned, Disp: 64*i + 16*j} })
 		for _, w := range transpose4(v[0], v[1], v[2], v[3]) {
 			VMOVDQU32(w, Mem{Base: to})
 			ADDQ(ldy, to)
@@ -203,6 +197,109 @@ func keysAMX() {
 	DECQ(groups)
 	JNZ(LabelRef("group"))
 	tileOp("TILERELEASE")
+	end()
+}
+
+// quarters loads 16 bytes of each of 16 rows: register r holds those of the rows r, r+4, r+8 and
+// r+12, one in each quarter, as transpose4 wants them. Where masks of the quarters are given, loads
+// are merged by them, which takes no shuffle.
+func quarters(row func(i int) Mem, masks ...reg.OpmaskVirtual) (v [4]reg.VecVirtual) {
+	for r := range v {
+		v[r] = ZMM()
+		VBROADCASTI32X4(row(r), v[r])
+		for quarter := 1; quarter < 4; quarter++ {
+			if masks != nil {
+				VBROADCASTI32X4(row(r+4*quarter), masks[quarter-1], v[r])
+				continue
+			}
+			VINSERTI32X4(Imm(uint64(quarter)), row(r+4*quarter), v[r], v[r])
+		}
+	}
+	return v
+}
+
+// quarterMasks returns the masks of all quarters but the first.
+func quarterMasks() (masks []reg.OpmaskVirtual) {
+	bits := GP32()
+	for quarter := 1; quarter < 4; quarter++ {
+		masks = append(masks, K())
+		MOVL(U32(0xf<<(4*quarter)), bits)
+		KMOVW(bits, masks[quarter-1])
+	}
+	return masks
+}
+
+// pairedKeys is the most queries of a keysPairs kernel.
+const pairedKeys = 8
+
+// keysPairs writes the product of keys as they lie with some queries as they lie, in pairs. A sum
+// takes one pair after the other, so two groups side by side wait less.
+func keysPairs(queries int) {
+	function(fmt.Sprintf("keysPairs%dAVX512", queries), "func(q *byte, keys **byte, twos, blocks, stride int, y *float32, ldy int)",
+		fmt.Sprintf("multiplies groups of 16 keys of BF16, two at a time, with %d queries; keys and queries are rows of blocks of 32 elements, stride bytes apart, rows of y ldy bytes. It prefetches the groups fetchRows further on.", queries))
+	keys, left, y := param("keys"), AllocLocal(8), AllocLocal(8) // registers are few
+	MOVQ(param("twos"), left)
+	MOVQ(param("y"), y)
+	steps := [4]reg.GPVirtual{param("stride"), GP64(), GP64(), GP64()} // 1, 3, 5 and 7 strides
+	LEAQ(Mem{Base: steps[0], Index: steps[0], Scale: 2}, steps[1])
+	LEAQ(Mem{Base: steps[0], Index: steps[0], Scale: 4}, steps[2])
+	LEAQ(Mem{Base: steps[1], Index: steps[0], Scale: 4}, steps[3])
+	row := func(base reg.GPVirtual, i, disp int) Mem { // row i of 8
+		if i == 0 {
+			return Mem{Base: base, Disp: disp}
+		}
+		even := bits.TrailingZeros(uint(i))
+		return Mem{Base: base, Index: steps[i>>even/2], Scale: 1 << even, Disp: disp}
+	}
+	masks := quarterMasks()
+	Label("twos")
+	var halves [2][2]reg.GPVirtual // of each group, the first eight keys and the others
+	for g := range halves {
+		halves[g] = [2]reg.GPVirtual{GP64(), GP64()}
+		MOVQ(Mem{Base: keys, Disp: 8 * g}, halves[g][0])
+		LEAQ(Mem{Base: halves[g][0], Index: steps[0], Scale: 8}, halves[g][1])
+	}
+	q, blocks, off := param("q"), param("blocks"), GP64()
+	XORQ(off, off)
+	acc := make([][2]reg.VecVirtual, queries)
+	for t := range acc {
+		acc[t] = [2]reg.VecVirtual{ZMM(), ZMM()}
+		VXORPS(acc[t][0], acc[t][0], acc[t][0])
+		VXORPS(acc[t][1], acc[t][1], acc[t][1])
+	}
+	Label("block")
+	for j := range 4 {
+		for g, half := range halves {
+			next := GP64()
+			MOVQ(Mem{Base: keys, Disp: 8 * (fetchRows/16 + g)}, next)
+			for line := 4 * j; line < 4*j+4; line++ {
+				PREFETCHT0(Mem{Base: next, Index: off, Scale: 1, Disp: 64 * line})
+			}
+			v := quarters(func(i int) Mem { return row(half[i/8], i%8, 16*j) }, masks...)
+			for word, w := range transpose4(v[0], v[1], v[2], v[3]) {
+				for t := range acc {
+					bf16Pairs(row(q, t, 16*j+4*word), w, acc[t][g])
+				}
+			}
+		}
+	}
+	for _, at := range []reg.GPVirtual{q, halves[0][0], halves[0][1], halves[1][0], halves[1][1]} {
+		ADDQ(Imm(64), at)
+	}
+	ADDQ(U32(1024), off)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	to, ldy := GP64(), param("ldy")
+	MOVQ(y, to)
+	for t := range acc {
+		VMOVUPS(acc[t][0], Mem{Base: to})
+		VMOVUPS(acc[t][1], Mem{Base: to, Disp: 64})
+		ADDQ(ldy, to)
+	}
+	ADDQ(U32(128), y)
+	ADDQ(Imm(16), keys)
+	DECQ(left)
+	JNZ(LabelRef("twos"))
 	end()
 }
 
@@ -302,4 +399,91 @@ func weighRowsColumns(heads, regs int, acc, lda, ldp, off reg.GPVirtual) {
 	}
 	ADDQ(U32(64*regs), acc)
 	ADDQ(U32(32*regs), off)
+}
+
+// weighPairs writes the product of pairs of weights with pairs of rows of values as they lie, for a
+// number of queries.
+func weighPairs(heads int, order [2]Mem) {
+	function(fmt.Sprintf("weighPairs%dAVX512", heads), "func(acc *float32, lda int, p *byte, ldp int, rows **byte, pairs, columns int)",
+		fmt.Sprintf("computes %d rows of sums of pairs of rows of BF16 by pairs of weights in BF16, rows being columns of 32 elements; see bf16Go. Strides are in bytes. It prefetches the rows fetchRows further on.", heads))
+	acc, lda, ldp, columns := param("acc"), param("lda"), param("ldp"), param("columns")
+	off, ldp3 := GP64(), GP64()
+	XORQ(off, off)
+	LEAQ(Mem{Base: ldp, Index: ldp, Scale: 2}, ldp3)
+	var places [2]reg.VecVirtual
+	for i := range places {
+		places[i] = ZMM()
+		VMOVDQU64(order[i], places[i])
+	}
+	most := 4 // columns whose sums stay in registers
+	if heads > 3 {
+		most = 2
+	}
+	for n := most; n > 0; n /= 2 { // what is left of columns takes fewer
+		Label(label("column%d", n))
+		CMPQ(columns, Imm(uint64(n)))
+		JL(LabelRef(label("end%d", n)))
+		sums := weighPairsColumns(heads, n, ldp, ldp3, off)
+		to := GP64()
+		MOVQ(acc, to)
+		for h := range sums {
+			for i, two := range sums[h] {
+				for half := range two {
+					v := ZMM()
+					VMOVDQA64(places[half], v)
+					VPERMI2Q(two[1], two[0], v)
+					VMOVUPS(v, Mem{Base: to, Disp: 128*i + 64*half})
+				}
+			}
+			ADDQ(lda, to)
+		}
+		ADDQ(U32(128*n), acc)
+		ADDQ(U32(64*n), off)
+		SUBQ(Imm(uint64(n)), columns)
+		JMP(LabelRef(label("column%d", n)))
+		Label(label("end%d", n))
+	}
+	end()
+}
+
+// weighPairsColumns computes n columns. Each has two registers of sums: of the first four elements
+// of every eight, and of the others.
+func weighPairsColumns(heads, n int, ldp, ldp3, off reg.GPVirtual) (sums [][][2]reg.VecVirtual) {
+	for range heads {
+		row := make([][2]reg.VecVirtual, n)
+		for i := range row {
+			row[i] = [2]reg.VecVirtual{ZMM(), ZMM()}
+			VXORPS(row[i][0], row[i][0], row[i][0])
+			VXORPS(row[i][1], row[i][1], row[i][1])
+		}
+		sums = append(sums, row)
+	}
+	rows, p, pairs := param("rows"), param("p"), param("pairs")
+	weights := []Mem{{Base: p}, {Base: p, Index: ldp, Scale: 1}, {Base: p, Index: ldp, Scale: 2}, {Base: p, Index: ldp3, Scale: 1}}
+	Label(label("pair%d", n))
+	var at, next [2]reg.GPVirtual
+	for odd := range at {
+		at[odd], next[odd] = GP64(), GP64()
+		MOVQ(Mem{Base: rows, Disp: 8 * odd}, at[odd])
+		MOVQ(Mem{Base: rows, Disp: 8 * (fetchRows + odd)}, next[odd])
+	}
+	for i := range n {
+		a, low, high := ZMM(), ZMM(), ZMM()
+		second := Mem{Base: at[1], Index: off, Scale: 1, Disp: 64 * i}
+		VMOVDQU32(Mem{Base: at[0], Index: off, Scale: 1, Disp: 64 * i}, a)
+		VPUNPCKLWD(second, a, low)
+		VPUNPCKHWD(second, a, high)
+		for odd := range next {
+			PREFETCHT0(Mem{Base: next[odd], Index: off, Scale: 1, Disp: 64 * i})
+		}
+		for h := range heads {
+			bf16Pairs(weights[h], low, sums[h][i][0])
+			bf16Pairs(weights[h], high, sums[h][i][1])
+		}
+	}
+	ADDQ(Imm(16), rows)
+	ADDQ(Imm(4), p)
+	DECQ(pairs)
+	JNZ(LabelRef(label("pair%d", n)))
+	return sums
 }

@@ -22,7 +22,7 @@ type bf16Kernel struct {
 }
 
 // bf16Kernels are the most rows of a kernel for one group. Those with AVX-512 take further groups
-// too, as bf16Groups says.
+// too, native ones two, others as bf16Groups says.
 var bf16Kernels = []bf16Kernel{
 	{isa: avx512, name: "bf16Tiled", T: 8},
 	{isa: avx512, name: "bf16Native", T: 12, chain: true, native: true},
@@ -48,7 +48,10 @@ func bf16All() {
 
 // groups returns the numbers of groups of the kernels for T rows, one last.
 func (k *bf16Kernel) groups(T int) []int {
-	if k.isa.size == 64 && T < len(bf16Groups) {
+	switch {
+	case k.native:
+		return []int{2, 1}
+	case k.isa.size == 64 && T < len(bf16Groups):
 		return append(slices.Clone(bf16Groups[T]), 1)
 	}
 	return []int{1}
@@ -69,10 +72,11 @@ func (k *bf16Kernel) parts() int { return lanes * 4 / k.isa.size }
 // write writes the kernel. Like the instructions for pairs and for tiles, it takes what is
 // below 2^-126 for 0, in any control word.
 func (k *bf16Kernel) write() {
-	function(k.function(), "func(w, a *byte, nb, size, ahead int, y *float32)",
-		fmt.Sprintf("multiplies %d groups of BF16 rows, size bytes apart, with a tile of %d rows, nb blocks of 32; see bf16Go. y is [%d, %d]. It asks for weights ahead bytes further on.", k.G, k.T, k.T, 16*k.G))
+	function(k.function(), "func(w, a *byte, nb, size, ahead, drift int, y *float32)",
+		fmt.Sprintf("multiplies %d groups of BF16 rows, size bytes apart, with a tile of %d rows, nb blocks of 32; see bf16Go. y is [%d, %d]. It asks for weights ahead bytes further on, drift more with every block.", k.G, k.T, k.T, 16*k.G))
 	w, a, nb, size, y := param("w"), param("a"), param("nb"), param("size"), param("y")
 	k.ahead = param("ahead")
+	drift := param("drift")
 	control := AllocLocal(8)
 	if !k.native {
 		STMXCSR(control)
@@ -90,9 +94,12 @@ func (k *bf16Kernel) write() {
 		acc[i] = k.isa.zeroed()
 	}
 	Label("block")
-	if k.chain {
+	switch {
+	case k.native:
+		k.paired(groups, a, acc)
+	case k.chain:
 		k.chained(groups, a, acc)
-	} else {
+	default:
 		k.tiled(groups, a, acc)
 	}
 	for _, w := range groups {
@@ -103,6 +110,7 @@ func (k *bf16Kernel) write() {
 	} else {
 		ADDQ(U32(128*k.T), a)
 	}
+	ADDQ(drift, k.ahead)
 	DECQ(nb)
 	JNZ(LabelRef("block"))
 	if !k.native {
@@ -116,19 +124,35 @@ func (k *bf16Kernel) write() {
 	end()
 }
 
+// paired adds a block as chained does, pairs at a time. Two groups share each pair of activations, so
+// that loads are fewer than products.
+func (k *bf16Kernel) paired(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg.VecVirtual) {
+	for pair := range 16 {
+		weights := make([]reg.VecVirtual, k.G)
+		for g, w := range groups {
+			PREFETCHT0(Mem{Base: w, Index: k.ahead, Scale: 1, Disp: 64 * pair})
+			weights[g] = k.isa.vec()
+			VMOVUPS(Mem{Base: w, Disp: 64 * pair}, weights[g])
+		}
+		for t := range k.T {
+			x := Op(Mem{Base: a, Disp: 64*t + 4*pair})
+			if k.G > 1 {
+				v := k.isa.vec()
+				VPBROADCASTD(x, v)
+				x = v
+			}
+			for g, w := range weights {
+				bf16Pairs(x, w, acc[t*k.G+g][0])
+			}
+		}
+	}
+}
+
 // chained adds a block: the odd product of every pair, then the even one.
 func (k *bf16Kernel) chained(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg.VecVirtual) {
 	for pair := range 16 {
 		for g, w := range groups {
 			PREFETCHT0(Mem{Base: w, Index: k.ahead, Scale: 1, Disp: 64 * pair})
-			if k.native {
-				weights := k.isa.vec()
-				VMOVUPS(Mem{Base: w, Disp: 64 * pair}, weights)
-				for t := range k.T {
-					bf16Pairs(Mem{Base: a, Disp: 64*t + 4*pair}, weights, acc[t*k.G+g][0])
-				}
-				continue
-			}
 			for even := range 2 {
 				weights := k.half(w, pair, 1-even)
 				for t := range k.T {
@@ -205,4 +229,59 @@ func (k *bf16Kernel) multiply(a reg.GPVirtual, t, i int, weights, sums []reg.Vec
 func bf16Pairs(x Op, w, acc reg.VecVirtual) {
 	Instruction(&ir.Instruction{Opcode: "VDPBF16PS", Operands: []Op{x, w, acc},
 		Inputs: []Op{x, w, acc}, Outputs: []Op{acc}, ISA: []string{"AVX512_BF16"}})
+}
+
+// roundPairs writes the kernel that rounds a row of a tile, as toBF16 does, to 64 bytes a block. The cores
+// have read the row that was there before: their copies are called in some blocks ahead of the
+// stores, which would wait for that one by one.
+func roundPairs() {
+	pairsRound, pairsLast, pairsQuiet := repeat("pairsRound", 0x7fff), repeat("pairsLast", 1), repeat("pairsQuiet", 0x40<<16)
+	var high [16]uint32 // the words 1, 3, 5, …
+	for i := range high {
+		high[i] = uint32(4*i+3)<<16 | uint32(4*i+1)
+	}
+	pairsHigh := words("pairsHigh", high[:]...)
+	function("roundPairsAVX512", "func(dst *byte, x *float32, nb, step int)",
+		"rounds nb blocks of 32 floats to BF16, 64 bytes each, step bytes apart.")
+	dst, x, nb, step := param("dst"), param("x"), param("nb"), param("step")
+	rounds, lasts, quiets, order := ZMM(), ZMM(), ZMM(), ZMM()
+	VPBROADCASTD(pairsRound, rounds)
+	VPBROADCASTD(pairsLast, lasts)
+	VPBROADCASTD(pairsQuiet, quiets)
+	VMOVDQU32(pairsHigh, order)
+	ahead := GP64()
+	MOVQ(step, ahead)
+	SHLQ(Imm(4), ahead)
+	Label("loop")
+	prefetchWrite(Mem{Base: dst, Index: ahead, Scale: 1})
+	var halves [2]reg.VecVirtual
+	for i := range halves {
+		halves[i] = roundHigh(x, 64*i, rounds, lasts, quiets)
+	}
+	VPERMT2W(halves[1], order, halves[0])
+	VMOVDQU32(halves[0], Mem{Base: dst})
+	ADDQ(U32(128), x)
+	ADDQ(step, dst)
+	DECQ(nb)
+	JNZ(LabelRef("loop"))
+	end()
+}
+
+// roundHigh returns 16 floats rounded to BF16 in the high half of each word.
+func roundHigh(x reg.GPVirtual, off int, rounds, lasts, quiets reg.VecVirtual) reg.VecVirtual {
+	v, r := ZMM(), ZMM()
+	VMOVUPS(Mem{Base: x, Disp: off}, v)
+	VPSRLD(Imm(16), v, r)
+	VPANDD(lasts, r, r)
+	VPADDD(rounds, r, r)
+	VPADDD(v, r, r)
+	k := K()
+	VCMPPS(Imm(3), v, v, k)
+	VPORD(quiets, v, k, r)
+	return r
+}
+
+// prefetchWrite asks for a line to write to (PREFETCHW).
+func prefetchWrite(m Mem) {
+	Instruction(&ir.Instruction{Opcode: "PREFETCHW", Operands: []Op{m}, Inputs: []Op{m}})
 }

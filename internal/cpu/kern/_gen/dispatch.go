@@ -72,14 +72,14 @@ func dispatch(file string) error {
 		fmt.Fprintf(&b, "case e4m3: // T is 1\ndotsE4M31%s(w, x, n, next, y, ldy)\n", isa.name)
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead int, y *float32) {\nswitch {\n")
+	b.WriteString("}\n\nfunc bf16Kernel(l Level, T, G int, w, a *byte, nb, size, ahead, drift int, y *float32) {\nswitch {\n")
 	for _, k := range bf16Kernels {
 		fmt.Fprintf(&b, "case %s && chained == %v:\nswitch {\n", k.isa.is, k.chain)
 		for T := 1; T <= k.T; T++ {
 			kernel := k
 			kernel.T = T
 			for _, kernel.G = range k.groups(T) {
-				fmt.Fprintf(&b, "case T == %d && G == %d:\n%s(w, a, nb, size, ahead, y)\n", T, kernel.G, kernel.function())
+				fmt.Fprintf(&b, "case T == %d && G == %d:\n%s(w, a, nb, size, ahead, drift, y)\n", T, kernel.G, kernel.function())
 			}
 		}
 		b.WriteString("}\n")
@@ -111,6 +111,17 @@ func dispatch(file string) error {
 		b.WriteString("}\n}\n")
 	}
 	b.WriteString("}\n")
+	b.WriteString("\nfunc keysPairsKernel(queries int, q *byte, keys **byte, twos, blocks, stride int, y *float32, ldy int) {\nswitch queries {\n")
+	for queries := 1; queries <= pairedKeys; queries++ {
+		fmt.Fprintf(&b, "case %d:\nkeysPairs%dAVX512(q, keys, twos, blocks, stride, y, ldy)\n", queries, queries)
+	}
+	for _, name := range []string{"weighRows", "weighPairs"} {
+		fmt.Fprintf(&b, "}\n}\n\nfunc %sKernel(heads int, acc *float32, lda int, p *%s, ldp int, rows **byte, n, columns int) {\nswitch heads {\n", name, map[string]string{"weighRows": "float32", "weighPairs": "byte"}[name])
+		for heads := 1; heads <= weighHeads; heads++ {
+			fmt.Fprintf(&b, "case %d:\n%s%dAVX512(acc, lda, p, ldp, rows, n, columns)\n", heads, name, heads)
+		}
+	}
+	b.WriteString("}\n}\n")
 	for _, k := range chosen {
 		k.write(&b)
 	}

@@ -2,17 +2,18 @@ package main
 
 import (
 	"fmt"
+	"math/bits"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 )
 
-// Neither avo nor Go's assembler knows VDPBF16PS and the instructions for tiles. They are
+// Neither avo nor Go's assembler knows VDPBF16PS, PREFETCHW and the instructions for tiles. They are
 // written into the file by name, with the registers that avo has chosen, and encode replaces
 // them by their bytes (Intel's manual, volume 2).
 
-var unknown = regexp.MustCompile(`(?m)^\t(VDPBF16PS|LDTILECFG|TILELOADDT1|TILELOADD|TILESTORED|TILEZERO|TILERELEASE|TDP[A-Z0-9]+)\b *(.*)$`)
+var unknown = regexp.MustCompile(`(?m)^\t(VDPBF16PS|PREFETCHW|LDTILECFG|TILELOADDT1|TILELOADD|TILESTORED|TILEZERO|TILERELEASE|TDP[A-Z0-9]+)\b *(.*)$`)
 
 // encode writes the bytes of the instructions in an assembly file that the assembler
 // does not know.
@@ -25,9 +26,13 @@ func encode(file string) error {
 		m := unknown.FindSubmatch(line)
 		op, operands := string(m[1]), strings.Split(string(m[2]), ", ")
 		var code []byte
-		if op == "VDPBF16PS" {
+		switch op {
+		case "VDPBF16PS":
 			code = evexPairs(operands[0], vector(operands[1]), vector(operands[2]))
-		} else {
+		case "PREFETCHW": // REX 0F 0D /1
+			m := parse(operands[0])
+			code = append([]byte{0x40 | m.index>>3<<1 | m.base>>3, 0x0f, 0x0d}, m.bytes(1, 1)...)
+		default:
 			code = vexTile(op, operands)
 		}
 		var out strings.Builder
@@ -104,13 +109,14 @@ func vexTile(op string, operands []string) []byte {
 	return append(vex(0, 0, tile(0)), 0xc0|tile(2)<<3|tile(1)) // B, A, C
 }
 
-// A memory is an operand disp(base)(index*1).
+// A memory is an operand disp(base)(index*scale).
 type memory struct {
 	disp        int32
 	base, index byte // 4 is no index
+	scale       byte
 }
 
-var inMemory = regexp.MustCompile(`^(-?\d*)\((\w+)\)(?:\((\w+)\*1\))?$`)
+var inMemory = regexp.MustCompile(`^(-?\d*)\((\w+)\)(?:\((\w+)\*([1248])\))?$`)
 
 // parse reads an operand; nil if it is none in memory.
 func parse(operand string) *memory {
@@ -118,7 +124,7 @@ func parse(operand string) *memory {
 	if m == nil {
 		return nil
 	}
-	out := &memory{base: general(m[2]), index: 4}
+	out := &memory{base: general(m[2]), index: 4, scale: 1}
 	if m[1] != "" {
 		n, err := strconv.ParseInt(m[1], 10, 32)
 		if err != nil {
@@ -127,7 +133,7 @@ func parse(operand string) *memory {
 		out.disp = int32(n)
 	}
 	if m[3] != "" {
-		out.index = general(m[3])
+		out.index, out.scale = general(m[3]), number(m[4])
 	}
 	return out
 }
@@ -144,7 +150,7 @@ func general(name string) byte {
 // bytes returns ModRM, SIB and a displacement, of 8 bits if it is a multiple of unit and
 // small, else of 32.
 func (m *memory) bytes(r byte, unit int32) []byte {
-	sib := m.index&7<<3 | m.base&7
+	sib := byte(bits.TrailingZeros8(m.scale))<<6 | m.index&7<<3 | m.base&7
 	if short := m.disp / unit; m.disp%unit == 0 && short >= -128 && short < 128 {
 		return []byte{0x40 | r<<3 | 4, sib, byte(short)}
 	}

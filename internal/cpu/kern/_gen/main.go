@@ -73,6 +73,7 @@ func main() {
 		peak(isa, "F32")
 	}
 	bf16All()
+	roundPairs()
 	for _, shape := range []string{"Short", "Tall", "Many"} {
 		amxBF16(shape)
 	}
@@ -82,6 +83,13 @@ func main() {
 	keysAMX()
 	for heads := 1; heads <= weighHeads; heads++ {
 		weighRows(heads)
+	}
+	for queries := 1; queries <= pairedKeys; queries++ {
+		keysPairs(queries)
+	}
+	order := [2]Mem{quads("weighPairsFirst", 0, 1, 8, 9, 2, 3, 10, 11), quads("weighPairsSecond", 4, 5, 12, 13, 6, 7, 14, 15)}
+	for heads := 1; heads <= weighHeads; heads++ {
+		weighPairs(heads, order)
 	}
 	peak(avx512, "BF16")
 	peakAMX()
