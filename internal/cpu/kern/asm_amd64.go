@@ -48,8 +48,8 @@ var chained = cpu.X86.HasAVX512BF16 && vendor() == amd
 // amd and intel are what vendor returns for them: "Auth" and "Genu".
 const amd, intel = 0x68747541, 0x756e6547
 
-// fetchesPages reports whether the processor fetches pages as Intel's do.
-func fetchesPages() bool { return vendor() == intel }
+// fetchesPages is whether the processor fetches pages as Intel's do.
+var fetchesPages = vendor() == intel
 
 // hasOneRow reports whether the level has kernels for one activation row, with its residual if fine.
 func (l Level) hasOneRow(fine bool) bool { return l.wide() || (l == AVX2 && !fine) }

@@ -6,15 +6,15 @@ package kern
 // build.
 const noKernels = "kern: this build has no such kernels; use kern.Detect to choose a level"
 
-func oneRowKernel(Level, family, bool, int, *byte, *byte, int, int, int, int, *float32, int, *float32) {
+func oneRowKernel(Level, family, bool, int, *byte, *byte, int, int, int, int, int, *float32, int, *float32) {
 	panic(noKernels)
 }
 
 func (l Level) hasOneRow(bool) bool { return false }
 
-func fetchesPages() bool { return false }
+const fetchesPages = false
 
-func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float32, **float32) {
+func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, int, *float32, **float32) {
 	panic(noKernels)
 }
 

@@ -239,190 +239,190 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 	}
 }
 
-func oneRowKernel(l Level, f family, fine bool, streams int, w, a *byte, nb, groups, size, ahead int, bias *float32, step int, y *float32) {
+func oneRowKernel(l Level, f family, fine bool, streams int, w, a *byte, nb, groups, size, ahead, second int, bias *float32, step int, y *float32) {
 	switch {
 	case l == AVX2 && fine == false && streams == 1:
 		switch f {
 		case mx4:
-			mx4OneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			mx4OneRow1AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4:
-			q4OneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q4OneRow1AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4m:
-			q4mOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q4mOneRow1AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4k:
-			q4kOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q4kOneRow1AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q8:
-			q8OneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q8OneRow1AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5m:
-			q5mOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q5mOneRow1AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5k:
-			q5kOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q5kOneRow1AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q6k:
-			q6kOneRow1AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q6kOneRow1AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		}
 	case l == AVX2 && fine == false && streams == 2:
 		switch f {
 		case mx4:
-			mx4OneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			mx4OneRow2AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4:
-			q4OneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q4OneRow2AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4m:
-			q4mOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q4mOneRow2AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4k:
-			q4kOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q4kOneRow2AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q8:
-			q8OneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q8OneRow2AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5m:
-			q5mOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q5mOneRow2AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5k:
-			q5kOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q5kOneRow2AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q6k:
-			q6kOneRow2AVX2(w, a, nb, groups, size, ahead, bias, step, y)
+			q6kOneRow2AVX2(w, a, nb, groups, size, ahead, second, bias, step, y)
 		}
 	case l.wide() && fine == false && streams == 1:
 		switch f {
 		case mx4:
-			mx4OneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			mx4OneRow1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4:
-			q4OneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4OneRow1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4m:
-			q4mOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4mOneRow1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4k:
-			q4kOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4kOneRow1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q8:
-			q8OneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q8OneRow1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5m:
-			q5mOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q5mOneRow1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5k:
-			q5kOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q5kOneRow1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q6k:
-			q6kOneRow1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q6kOneRow1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		}
 	case l.wide() && fine == false && streams == 2:
 		switch f {
 		case mx4:
-			mx4OneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			mx4OneRow2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4:
-			q4OneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4OneRow2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4m:
-			q4mOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4mOneRow2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4k:
-			q4kOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4kOneRow2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q8:
-			q8OneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q8OneRow2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5m:
-			q5mOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q5mOneRow2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5k:
-			q5kOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q5kOneRow2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q6k:
-			q6kOneRow2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q6kOneRow2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		}
 	case l.wide() && fine == true && streams == 1:
 		switch f {
 		case mx4:
-			mx4OneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			mx4OneRowFine1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4:
-			q4OneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4OneRowFine1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4m:
-			q4mOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4mOneRowFine1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4k:
-			q4kOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4kOneRowFine1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q8:
-			q8OneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q8OneRowFine1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5m:
-			q5mOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q5mOneRowFine1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5k:
-			q5kOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q5kOneRowFine1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q6k:
-			q6kOneRowFine1AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q6kOneRowFine1AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		}
 	case l.wide() && fine == true && streams == 2:
 		switch f {
 		case mx4:
-			mx4OneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			mx4OneRowFine2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4:
-			q4OneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4OneRowFine2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4m:
-			q4mOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4mOneRowFine2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q4k:
-			q4kOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q4kOneRowFine2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q8:
-			q8OneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q8OneRowFine2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5m:
-			q5mOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q5mOneRowFine2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q5k:
-			q5kOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q5kOneRowFine2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		case q6k:
-			q6kOneRowFine2AVX512(w, a, nb, groups, size, ahead, bias, step, y)
+			q6kOneRowFine2AVX512(w, a, nb, groups, size, ahead, second, bias, step, y)
 		}
 	}
 }
 
-func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {
+func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, lines, nb, size int, bias *float32, y **float32) {
 	if fine {
 		switch f {
 		case mx4:
 			switch T {
 			case 2:
-				mx4Fine2AVX512(w, s, a, ahead, nb, size, bias, y)
+				mx4Fine2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				mx4Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
+				mx4Fine4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				mx4Fine6AVX512(w, s, a, ahead, nb, size, bias, y)
+				mx4Fine6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q4:
 			switch T {
 			case 2:
-				q4Fine2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4Fine2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q4Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4Fine4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q4Fine6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4Fine6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q4m:
 			switch T {
 			case 2:
-				q4mFine2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4mFine2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q4mFine4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4mFine4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q4mFine6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4mFine6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q4k:
 			switch T {
 			case 2:
-				q4kFine2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4kFine2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q4kFine4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4kFine4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q4kFine6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4kFine6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q8:
 			switch T {
 			case 2:
-				q8Fine2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q8Fine2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q8Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q8Fine4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q8Fine6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q8Fine6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q5m:
 			switch T {
 			case 2:
-				q5mFine2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5mFine2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q5mFine4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5mFine4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q5mFine6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5mFine6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q5k:
 			switch T {
 			case 2:
-				q5kFine2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5kFine2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q5kFine4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5kFine4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q5kFine6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5kFine6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		}
 	}
@@ -431,93 +431,93 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 		case mx4:
 			switch T {
 			case 2:
-				mx4Pair2AVX512(w, s, a, ahead, nb, size, bias, y)
+				mx4Pair2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 3:
-				mx4Pair3AVX512(w, s, a, ahead, nb, size, bias, y)
+				mx4Pair3AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				mx4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
+				mx4Pair4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 5:
-				mx4Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
+				mx4Pair5AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				mx4Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+				mx4Pair6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q4:
 			switch T {
 			case 2:
-				q4Pair2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4Pair2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 3:
-				q4Pair3AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4Pair3AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4Pair4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 5:
-				q4Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4Pair5AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q4Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4Pair6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q4m:
 			switch T {
 			case 2:
-				q4mPair2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4mPair2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 3:
-				q4mPair3AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4mPair3AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q4mPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4mPair4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 5:
-				q4mPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4mPair5AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q4mPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4mPair6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q4k:
 			switch T {
 			case 2:
-				q4kPair2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4kPair2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 3:
-				q4kPair3AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4kPair3AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q4kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4kPair4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 5:
-				q4kPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4kPair5AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q4kPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q4kPair6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q8:
 			switch T {
 			case 2:
-				q8Pair2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q8Pair2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 3:
-				q8Pair3AVX512(w, s, a, ahead, nb, size, bias, y)
+				q8Pair3AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q8Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q8Pair4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 5:
-				q8Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
+				q8Pair5AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q8Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q8Pair6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q5m:
 			switch T {
 			case 2:
-				q5mPair2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5mPair2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 3:
-				q5mPair3AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5mPair3AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q5mPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5mPair4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 5:
-				q5mPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5mPair5AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q5mPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5mPair6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		case q5k:
 			switch T {
 			case 2:
-				q5kPair2AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5kPair2AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 3:
-				q5kPair3AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5kPair3AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 4:
-				q5kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5kPair4AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 5:
-				q5kPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5kPair5AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			case 6:
-				q5kPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+				q5kPair6AVX512(w, s, a, ahead, lines, nb, size, bias, y)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (l Level) Fetches() []Fetch {
 		return []Fetch{oneFar}
 	}
 	ways := []Fetch{oneFar, twoNear, {Streams: 2, Ahead: 4096}, {Streams: 1, Ahead: 1024}}
-	if fetchesPages() {
+	if fetchesPages {
 		ways[0], ways[1] = twoNear, oneFar
 	}
 	return ways

@@ -42,72 +42,72 @@ func mx4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 // mx4OneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func mx4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func mx4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // mx4OneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func mx4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func mx4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // mx4OneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func mx4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func mx4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // mx4OneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func mx4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func mx4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // mx4OneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func mx4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func mx4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // mx4OneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func mx4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func mx4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // mx4Pair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
 //go:noescape
-func mx4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func mx4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // mx4Pair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
 //
 //go:noescape
-func mx4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func mx4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // mx4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func mx4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func mx4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // mx4Pair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func mx4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func mx4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // mx4Pair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func mx4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func mx4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // mx4Fine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
 //
 //go:noescape
-func mx4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func mx4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // mx4Fine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
 //go:noescape
-func mx4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func mx4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // mx4Fine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
 //
 //go:noescape
-func mx4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func mx4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // mx4Tile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -167,72 +167,72 @@ func q4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 // q4OneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4OneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4OneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4OneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4OneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4OneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4Pair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
 //go:noescape
-func q4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4Pair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
 //
 //go:noescape
-func q4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4Pair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4Pair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4Fine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4Fine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4Fine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4Tile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -292,72 +292,72 @@ func q4mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 // q4mOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4mOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4mOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4mOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4mOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4mOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4mPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
 //go:noescape
-func q4mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4mPair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
 //
 //go:noescape
-func q4mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4mPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q4mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4mPair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q4mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4mPair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q4mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4mFine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q4mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4mFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q4mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4mFine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q4mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4mTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -417,72 +417,72 @@ func q4kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 // q4kOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4kOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4kOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4kOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4kOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4kOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q4kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q4kPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
 //go:noescape
-func q4kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4kPair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
 //
 //go:noescape
-func q4kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q4kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4kPair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q4kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4kPair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q4kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4kFine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q4kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4kFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q4kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4kFine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q4kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q4kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q4kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -537,72 +537,72 @@ func q8Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 // q8OneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q8OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q8OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q8OneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q8OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q8OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q8OneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q8OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q8OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q8OneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q8OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q8OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q8OneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q8OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q8OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q8OneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q8OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q8OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q8Pair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
 //go:noescape
-func q8Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q8Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q8Pair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
 //
 //go:noescape
-func q8Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q8Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q8Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q8Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q8Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q8Pair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q8Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q8Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q8Pair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q8Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q8Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q8Fine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q8Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q8Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q8Fine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q8Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q8Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q8Fine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q8Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q8Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q8Tile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -657,72 +657,72 @@ func q5mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 // q5mOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5mOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5mOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q5mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5mOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5mOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5mOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q5mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5mPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
 //go:noescape
-func q5mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5mPair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
 //
 //go:noescape
-func q5mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5mPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q5mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5mPair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q5mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5mPair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q5mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5mFine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q5mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5mFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q5mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5mFine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q5mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5mTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -777,72 +777,72 @@ func q5kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 // q5kOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5kOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5kOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q5kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5kOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5kOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5kOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q5kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q5kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q5kPair2AVX512 multiplies two row groups with a tile of 2 rows; see tileGo.
 //
 //go:noescape
-func q5kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5kPair3AVX512 multiplies two row groups with a tile of 3 rows; see tileGo.
 //
 //go:noescape
-func q5kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q5kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5kPair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q5kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5kPair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q5kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5kFine2AVX512 multiplies two row groups with a tile of 1 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q5kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5kFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q5kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5kFine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
 //
 //go:noescape
-func q5kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+func q5kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 
 // q5kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -917,32 +917,32 @@ func q6kTile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float3
 // q6kOneRow1AVX2 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q6kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q6kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q6kOneRow1AVX512 multiplies 1 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q6kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q6kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q6kOneRowFine1AVX512 multiplies 1 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q6kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q6kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q6kOneRow2AVX2 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q6kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q6kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q6kOneRow2AVX512 multiplies 2 times so many row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q6kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q6kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q6kOneRowFine2AVX512 multiplies 2 times so many row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q6kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+func q6kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 
 // q6kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //

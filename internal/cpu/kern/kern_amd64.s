@@ -953,16 +953,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func mx4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·mx4OneRow1AVX2(SB), NOSPLIT, $0-72
+TEXT ·mx4OneRow1AVX2(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -980,6 +980,9 @@ block:
 	PREFETCHT0   128(BX)
 	PREFETCHT0   192(BX)
 	PREFETCHT0   256(BX)
+	MOVQ         size+32(FP), R13
+	ADDQ         R10, R13
+	PREFETCHT0   (R13)
 	ADDQ         $0x00000110, BX
 	VPBROADCASTD 36(R11), Y2
 	VPBROADCASTD 36(R11), Y4
@@ -1114,16 +1117,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func mx4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4OneRow1AVX512(SB), NOSPLIT, $0-72
+TEXT ·mx4OneRow1AVX512(SB), NOSPLIT, $0-80
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
 	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
+	MOVQ            bias+56(FP), SI
+	MOVQ            step+64(FP), DI
+	MOVQ            y+72(FP), R8
 	ADDQ            AX, BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 
@@ -1141,6 +1144,9 @@ block:
 	PREFETCHT0       128(BX)
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
+	MOVQ             size+32(FP), R13
+	ADDQ             R10, R13
+	PREFETCHT0       (R13)
 	ADDQ             $0x00000110, BX
 	VMOVDQU64        (R9), Z2
 	VPSRLW           $0x04, Z2, Z6
@@ -1187,16 +1193,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func mx4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4OneRowFine1AVX512(SB), NOSPLIT, $0-72
+TEXT ·mx4OneRowFine1AVX512(SB), NOSPLIT, $0-80
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
 	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
+	MOVQ            bias+56(FP), SI
+	MOVQ            step+64(FP), DI
+	MOVQ            y+72(FP), R8
 	ADDQ            AX, BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 
@@ -1215,6 +1221,9 @@ block:
 	PREFETCHT0       128(BX)
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
+	MOVQ             size+32(FP), R13
+	ADDQ             R10, R13
+	PREFETCHT0       (R13)
 	ADDQ             $0x00000110, BX
 	VMOVDQU64        (R9), Z3
 	VPSRLW           $0x04, Z3, Z7
@@ -1273,16 +1282,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func mx4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·mx4OneRow2AVX2(SB), NOSPLIT, $0-72
+TEXT ·mx4OneRow2AVX2(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -1309,6 +1318,10 @@ block:
 	PREFETCHT0   128(BX)(R9*1)
 	PREFETCHT0   192(BX)(R9*1)
 	PREFETCHT0   256(BX)(R9*1)
+	MOVQ         size+32(FP), R14
+	ADDQ         R11, R14
+	PREFETCHT0   (R14)
+	PREFETCHT0   (R14)(R9*1)
 	ADDQ         $0x00000110, BX
 	VPBROADCASTD 36(R12), Y4
 	VPBROADCASTD 36(R12), Y6
@@ -1567,16 +1580,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func mx4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4OneRow2AVX512(SB), NOSPLIT, $0-72
+TEXT ·mx4OneRow2AVX512(SB), NOSPLIT, $0-80
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
 	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
+	MOVQ            bias+56(FP), SI
+	MOVQ            step+64(FP), DI
+	MOVQ            y+72(FP), R8
 	ADDQ            AX, BX
 	MOVQ            CX, R9
 	IMULQ           DX, R9
@@ -1602,6 +1615,10 @@ block:
 	PREFETCHT0       128(BX)(R9*1)
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
+	MOVQ             size+32(FP), R14
+	ADDQ             R11, R14
+	PREFETCHT0       (R14)
+	PREFETCHT0       (R14)(R9*1)
 	ADDQ             $0x00000110, BX
 	VMOVDQU64        (R10), Z3
 	VPSRLW           $0x04, Z3, Z7
@@ -1684,16 +1701,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func mx4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4OneRowFine2AVX512(SB), NOSPLIT, $0-72
+TEXT ·mx4OneRowFine2AVX512(SB), NOSPLIT, $0-80
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
 	MOVQ            ahead+40(FP), BX
-	MOVQ            bias+48(FP), SI
-	MOVQ            step+56(FP), DI
-	MOVQ            y+64(FP), R8
+	MOVQ            bias+56(FP), SI
+	MOVQ            step+64(FP), DI
+	MOVQ            y+72(FP), R8
 	ADDQ            AX, BX
 	MOVQ            CX, R9
 	IMULQ           DX, R9
@@ -1721,6 +1738,10 @@ block:
 	PREFETCHT0       128(BX)(R9*1)
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
+	MOVQ             size+32(FP), R14
+	ADDQ             R11, R14
+	PREFETCHT0       (R14)
+	PREFETCHT0       (R14)(R9*1)
 	ADDQ             $0x00000110, BX
 	VMOVDQU64        (R10), Z5
 	VPSRLW           $0x04, Z5, Z9
@@ -1827,15 +1848,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func mx4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4Pair2AVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4Pair2AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            s+8(FP), CX
 	MOVQ            a+16(FP), DX
 	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
+	MOVQ            nb+40(FP), SI
+	MOVQ            size+48(FP), DI
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z3, Z3, Z3
@@ -1843,13 +1864,13 @@ TEXT ·mx4Pair2AVX512(SB), NOSPLIT, $0-64
 	VXORPS          Z7, Z7, Z7
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPMOVZXBD    (CX), Z9
 	VPSLLD       $0x17, Z9, Z9
 	VPADDD.BCST  magicE8M0<>+0(SB), Z9, Z9
@@ -1955,8 +1976,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -1970,15 +1991,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func mx4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4Pair3AVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4Pair3AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            s+8(FP), CX
 	MOVQ            a+16(FP), DX
 	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
+	MOVQ            nb+40(FP), SI
+	MOVQ            size+48(FP), DI
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z3, Z3, Z3
@@ -1988,13 +2009,13 @@ TEXT ·mx4Pair3AVX512(SB), NOSPLIT, $0-64
 	VXORPS          Z11, Z11, Z11
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPMOVZXBD    (CX), Z13
 	VPSLLD       $0x17, Z13, Z13
 	VPADDD.BCST  magicE8M0<>+0(SB), Z13, Z13
@@ -2131,8 +2152,8 @@ block:
 	ADDQ         $0x00000084, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -2151,15 +2172,28 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func mx4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4Pair4AVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4Pair4AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            s+8(FP), CX
 	MOVQ            a+16(FP), DX
 	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
+	MOVQ            nb+40(FP), SI
+	MOVQ            size+48(FP), DI
+	MOVQ            y+64(FP), R8
+	MOVQ            (R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            8(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            16(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            24(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z3, Z3, Z3
@@ -2171,13 +2205,13 @@ TEXT ·mx4Pair4AVX512(SB), NOSPLIT, $0-64
 	VXORPS          Z15, Z15, Z15
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPMOVZXBD    (CX), Z17
 	VPSLLD       $0x17, Z17, Z17
 	VPADDD.BCST  magicE8M0<>+0(SB), Z17, Z17
@@ -2345,8 +2379,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -2370,15 +2404,31 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func mx4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4Pair5AVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4Pair5AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            s+8(FP), CX
 	MOVQ            a+16(FP), DX
 	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
+	MOVQ            nb+40(FP), SI
+	MOVQ            size+48(FP), DI
+	MOVQ            y+64(FP), R8
+	MOVQ            (R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            8(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            16(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            24(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            32(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z3, Z3, Z3
@@ -2392,13 +2442,13 @@ TEXT ·mx4Pair5AVX512(SB), NOSPLIT, $0-64
 	VXORPS          Z19, Z19, Z19
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPMOVZXBD    (CX), Z21
 	VPSLLD       $0x17, Z21, Z21
 	VPADDD.BCST  magicE8M0<>+0(SB), Z21, Z21
@@ -2597,8 +2647,8 @@ block:
 	ADDQ         $0x000000dc, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -2627,15 +2677,34 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func mx4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4Pair6AVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4Pair6AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            s+8(FP), CX
 	MOVQ            a+16(FP), DX
 	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
+	MOVQ            nb+40(FP), SI
+	MOVQ            size+48(FP), DI
+	MOVQ            y+64(FP), R8
+	MOVQ            (R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            8(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            16(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            24(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            32(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
+	MOVQ            40(R8), R9
+	PREFETCHT0      (R9)
+	PREFETCHT0      64(R9)
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z3, Z3, Z3
@@ -2651,13 +2720,13 @@ TEXT ·mx4Pair6AVX512(SB), NOSPLIT, $0-64
 	VXORPS          Z23, Z23, Z23
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPMOVZXBD    (CX), Z25
 	VPSLLD       $0x17, Z25, Z25
 	VPADDD.BCST  magicE8M0<>+0(SB), Z25, Z25
@@ -2887,8 +2956,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -2922,15 +2991,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func mx4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4Fine2AVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4Fine2AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            s+8(FP), CX
 	MOVQ            a+16(FP), DX
 	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
+	MOVQ            nb+40(FP), SI
+	MOVQ            size+48(FP), DI
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z3, Z3, Z3
@@ -2938,13 +3007,13 @@ TEXT ·mx4Fine2AVX512(SB), NOSPLIT, $0-64
 	VXORPS          Z7, Z7, Z7
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPMOVZXBD    (CX), Z9
 	VPSLLD       $0x17, Z9, Z9
 	VPADDD.BCST  magicE8M0<>+0(SB), Z9, Z9
@@ -3050,8 +3119,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), CX
 	VADDPS       Z3, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -3062,15 +3131,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func mx4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4Fine4AVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4Fine4AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            s+8(FP), CX
 	MOVQ            a+16(FP), DX
 	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
+	MOVQ            nb+40(FP), SI
+	MOVQ            size+48(FP), DI
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z3, Z3, Z3
@@ -3082,13 +3151,13 @@ TEXT ·mx4Fine4AVX512(SB), NOSPLIT, $0-64
 	VXORPS          Z15, Z15, Z15
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPMOVZXBD    (CX), Z17
 	VPSLLD       $0x17, Z17, Z17
 	VPADDD.BCST  magicE8M0<>+0(SB), Z17, Z17
@@ -3256,8 +3325,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z5, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -3275,15 +3344,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func mx4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4Fine6AVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4Fine6AVX512(SB), NOSPLIT, $0-72
 	MOVQ            w+0(FP), AX
 	MOVQ            s+8(FP), CX
 	MOVQ            a+16(FP), DX
 	MOVQ            ahead+24(FP), BX
-	MOVQ            nb+32(FP), SI
-	MOVQ            size+40(FP), DI
+	MOVQ            nb+40(FP), SI
+	MOVQ            size+48(FP), DI
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z3, Z3, Z3
@@ -3299,13 +3368,13 @@ TEXT ·mx4Fine6AVX512(SB), NOSPLIT, $0-64
 	VXORPS          Z23, Z23, Z23
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPMOVZXBD    (CX), Z25
 	VPSLLD       $0x17, Z25, Z25
 	VPADDD.BCST  magicE8M0<>+0(SB), Z25, Z25
@@ -3535,8 +3604,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z7, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -5362,16 +5431,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q4OneRow1AVX2(SB), NOSPLIT, $0-72
+TEXT ·q4OneRow1AVX2(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -5389,6 +5458,9 @@ block:
 	PREFETCHT0   128(BX)
 	PREFETCHT0   192(BX)
 	PREFETCHT0   256(BX)
+	MOVQ         size+32(FP), R13
+	ADDQ         R10, R13
+	PREFETCHT0   (R13)
 	ADDQ         $0x00000120, BX
 	VPBROADCASTD 36(R11), Y2
 	VPBROADCASTD 36(R11), Y4
@@ -5493,16 +5565,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4OneRow1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4OneRow1AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
@@ -5520,6 +5592,9 @@ block:
 	PREFETCHT0    128(BX)
 	PREFETCHT0    192(BX)
 	PREFETCHT0    256(BX)
+	MOVQ          size+32(FP), R13
+	ADDQ          R10, R13
+	PREFETCHT0    (R13)
 	ADDQ          $0x00000120, BX
 	VCVTPH2PS     (R10), Z2
 	VPBROADCASTD  36(R11), Z5
@@ -5564,16 +5639,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4OneRowFine1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4OneRowFine1AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
@@ -5592,6 +5667,9 @@ block:
 	PREFETCHT0    128(BX)
 	PREFETCHT0    192(BX)
 	PREFETCHT0    256(BX)
+	MOVQ          size+32(FP), R13
+	ADDQ          R10, R13
+	PREFETCHT0    (R13)
 	ADDQ          $0x00000120, BX
 	VCVTPH2PS     (R10), Z3
 	VPBROADCASTD  72(R11), Z6
@@ -5652,16 +5730,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q4OneRow2AVX2(SB), NOSPLIT, $0-72
+TEXT ·q4OneRow2AVX2(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -5688,6 +5766,10 @@ block:
 	PREFETCHT0   128(BX)(R9*1)
 	PREFETCHT0   192(BX)(R9*1)
 	PREFETCHT0   256(BX)(R9*1)
+	MOVQ         size+32(FP), R14
+	ADDQ         R11, R14
+	PREFETCHT0   (R14)
+	PREFETCHT0   (R14)(R9*1)
 	ADDQ         $0x00000120, BX
 	VPBROADCASTD 36(R12), Y4
 	VPBROADCASTD 36(R12), Y6
@@ -5886,16 +5968,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4OneRow2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4OneRow2AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	MOVQ         CX, R9
 	IMULQ        DX, R9
@@ -5921,6 +6003,10 @@ block:
 	PREFETCHT0    128(BX)(R9*1)
 	PREFETCHT0    192(BX)(R9*1)
 	PREFETCHT0    256(BX)(R9*1)
+	MOVQ          size+32(FP), R14
+	ADDQ          R11, R14
+	PREFETCHT0    (R14)
+	PREFETCHT0    (R14)(R9*1)
 	ADDQ          $0x00000120, BX
 	VCVTPH2PS     (R11), Z3
 	VPBROADCASTD  36(R12), Z6
@@ -5999,16 +6085,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4OneRowFine2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4OneRowFine2AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	MOVQ         CX, R9
 	IMULQ        DX, R9
@@ -6036,6 +6122,10 @@ block:
 	PREFETCHT0    128(BX)(R9*1)
 	PREFETCHT0    192(BX)(R9*1)
 	PREFETCHT0    256(BX)(R9*1)
+	MOVQ          size+32(FP), R14
+	ADDQ          R11, R14
+	PREFETCHT0    (R14)
+	PREFETCHT0    (R14)(R9*1)
 	ADDQ          $0x00000120, BX
 	VCVTPH2PS     (R11), Z5
 	VPBROADCASTD  72(R12), Z8
@@ -6146,15 +6236,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4Pair2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4Pair2AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -6162,13 +6252,13 @@ TEXT ·q4Pair2AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z7, Z7, Z7
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 72(DX), Z2
 	VPBROADCASTD 76(DX), Z4
 	VPBROADCASTD 72(DX), Z6
@@ -6274,8 +6364,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -6289,15 +6379,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4Pair3AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4Pair3AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -6307,13 +6397,13 @@ TEXT ·q4Pair3AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z11, Z11, Z11
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 108(DX), Z2
 	VPBROADCASTD 112(DX), Z4
 	VPBROADCASTD 116(DX), Z6
@@ -6452,8 +6542,8 @@ block:
 	ADDQ         $0x00000084, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -6472,15 +6562,28 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4Pair4AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4Pair4AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
+	MOVQ         y+64(FP), R8
+	MOVQ         (R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         8(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         16(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         24(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -6492,13 +6595,13 @@ TEXT ·q4Pair4AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z15, Z15, Z15
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 144(DX), Z2
 	VPBROADCASTD 148(DX), Z4
 	VPBROADCASTD 152(DX), Z6
@@ -6670,8 +6773,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -6695,15 +6798,31 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4Pair5AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4Pair5AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
+	MOVQ         y+64(FP), R8
+	MOVQ         (R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         8(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         16(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         24(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         32(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -6717,13 +6836,13 @@ TEXT ·q4Pair5AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z19, Z19, Z19
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 180(DX), Z2
 	VPBROADCASTD 184(DX), Z4
 	VPBROADCASTD 188(DX), Z6
@@ -6928,8 +7047,8 @@ block:
 	ADDQ         $0x000000dc, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -6958,15 +7077,34 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4Pair6AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4Pair6AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
+	MOVQ         y+64(FP), R8
+	MOVQ         (R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         8(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         16(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         24(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         32(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         40(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -6982,13 +7120,13 @@ TEXT ·q4Pair6AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z23, Z23, Z23
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 216(DX), Z2
 	VPBROADCASTD 220(DX), Z4
 	VPBROADCASTD 224(DX), Z6
@@ -7226,8 +7364,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -7261,15 +7399,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4Fine2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4Fine2AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -7277,13 +7415,13 @@ TEXT ·q4Fine2AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z7, Z7, Z7
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 72(DX), Z2
 	VPBROADCASTD 76(DX), Z4
 	VPBROADCASTD 72(DX), Z6
@@ -7389,8 +7527,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), CX
 	VADDPS       Z3, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -7401,15 +7539,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4Fine4AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4Fine4AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -7421,13 +7559,13 @@ TEXT ·q4Fine4AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z15, Z15, Z15
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 144(DX), Z2
 	VPBROADCASTD 148(DX), Z4
 	VPBROADCASTD 152(DX), Z6
@@ -7599,8 +7737,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z5, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -7618,15 +7756,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4Fine6AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4Fine6AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -7642,13 +7780,13 @@ TEXT ·q4Fine6AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z23, Z23, Z23
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 216(DX), Z2
 	VPBROADCASTD 220(DX), Z4
 	VPBROADCASTD 224(DX), Z6
@@ -7886,8 +8024,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z7, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -9616,16 +9754,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q4mOneRow1AVX2(SB), NOSPLIT, $0-72
+TEXT ·q4mOneRow1AVX2(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -9643,6 +9781,9 @@ block:
 	PREFETCHT0   128(BX)
 	PREFETCHT0   192(BX)
 	PREFETCHT0   256(BX)
+	MOVQ         size+32(FP), R13
+	ADDQ         R10, R13
+	PREFETCHT0   (R13)
 	ADDQ         $0x00000140, BX
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y4, Y4, Y4
@@ -9753,16 +9894,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mOneRow1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4mOneRow1AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
@@ -9780,6 +9921,9 @@ block:
 	PREFETCHT0       128(BX)
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
+	MOVQ             size+32(FP), R13
+	ADDQ             R10, R13
+	PREFETCHT0       (R13)
 	ADDQ             $0x00000140, BX
 	VCVTPH2PS        (R10), Z2
 	VCVTPH2PS        32(R10), Z3
@@ -9826,16 +9970,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mOneRowFine1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4mOneRowFine1AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
@@ -9854,6 +9998,9 @@ block:
 	PREFETCHT0       128(BX)
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
+	MOVQ             size+32(FP), R13
+	ADDQ             R10, R13
+	PREFETCHT0       (R13)
 	ADDQ             $0x00000140, BX
 	VCVTPH2PS        (R10), Z3
 	VCVTPH2PS        32(R10), Z4
@@ -9917,16 +10064,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q4mOneRow2AVX2(SB), NOSPLIT, $0-72
+TEXT ·q4mOneRow2AVX2(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -9953,6 +10100,10 @@ block:
 	PREFETCHT0   128(BX)(R9*1)
 	PREFETCHT0   192(BX)(R9*1)
 	PREFETCHT0   256(BX)(R9*1)
+	MOVQ         size+32(FP), R14
+	ADDQ         R11, R14
+	PREFETCHT0   (R14)
+	PREFETCHT0   (R14)(R9*1)
 	ADDQ         $0x00000140, BX
 	VPXOR        Y4, Y4, Y4
 	VPXOR        Y6, Y6, Y6
@@ -10163,16 +10314,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mOneRow2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4mOneRow2AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	MOVQ         CX, R9
 	IMULQ        DX, R9
@@ -10198,6 +10349,10 @@ block:
 	PREFETCHT0       128(BX)(R9*1)
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
+	MOVQ             size+32(FP), R14
+	ADDQ             R11, R14
+	PREFETCHT0       (R14)
+	PREFETCHT0       (R14)(R9*1)
 	ADDQ             $0x00000140, BX
 	VCVTPH2PS        (R11), Z3
 	VCVTPH2PS        32(R11), Z4
@@ -10280,16 +10435,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mOneRowFine2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4mOneRowFine2AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	MOVQ         CX, R9
 	IMULQ        DX, R9
@@ -10317,6 +10472,10 @@ block:
 	PREFETCHT0       128(BX)(R9*1)
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
+	MOVQ             size+32(FP), R14
+	ADDQ             R11, R14
+	PREFETCHT0       (R14)
+	PREFETCHT0       (R14)(R9*1)
 	ADDQ             $0x00000140, BX
 	VCVTPH2PS        (R11), Z5
 	VCVTPH2PS        32(R11), Z6
@@ -10433,15 +10592,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mPair2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mPair2AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -10449,13 +10608,13 @@ TEXT ·q4mPair2AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z7, Z7, Z7
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -10569,8 +10728,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -10584,15 +10743,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mPair3AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mPair3AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -10602,13 +10761,13 @@ TEXT ·q4mPair3AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z11, Z11, Z11
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -10758,8 +10917,8 @@ block:
 	ADDQ         $0x00000084, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -10778,15 +10937,28 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mPair4AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mPair4AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
+	MOVQ         y+64(FP), R8
+	MOVQ         (R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         8(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         16(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         24(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -10798,13 +10970,13 @@ TEXT ·q4mPair4AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z15, Z15, Z15
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -10990,8 +11162,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -11015,15 +11187,31 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mPair5AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mPair5AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
+	MOVQ         y+64(FP), R8
+	MOVQ         (R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         8(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         16(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         24(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         32(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -11037,13 +11225,13 @@ TEXT ·q4mPair5AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z19, Z19, Z19
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -11265,8 +11453,8 @@ block:
 	ADDQ         $0x000000dc, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -11295,15 +11483,34 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mPair6AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mPair6AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
+	MOVQ         y+64(FP), R8
+	MOVQ         (R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         8(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         16(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         24(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         32(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         40(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -11319,13 +11526,13 @@ TEXT ·q4mPair6AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z23, Z23, Z23
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -11583,8 +11790,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -11618,15 +11825,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mFine2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mFine2AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -11634,13 +11841,13 @@ TEXT ·q4mFine2AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z7, Z7, Z7
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -11754,8 +11961,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), CX
 	VADDPS       Z3, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -11766,15 +11973,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mFine4AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mFine4AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -11786,13 +11993,13 @@ TEXT ·q4mFine4AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z15, Z15, Z15
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -11978,8 +12185,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z5, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -11997,15 +12204,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4mFine6AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mFine6AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -12021,13 +12228,13 @@ TEXT ·q4mFine6AVX512(SB), NOSPLIT, $0-64
 	VXORPS       Z23, Z23, Z23
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -12285,8 +12492,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z7, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -14147,16 +14354,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q4kOneRow1AVX2(SB), NOSPLIT, $0-72
+TEXT ·q4kOneRow1AVX2(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -14169,9 +14376,12 @@ group:
 	VXORPS Y1, Y1, Y1
 
 super:
-	MOVQ R10, R13
-	ADDQ $0x40, R10
-	MOVQ $0x00000008, R14
+	MOVQ       size+32(FP), R13
+	ADDQ       R10, R13
+	PREFETCHT0 (R13)
+	MOVQ       R10, R13
+	ADDQ       $0x40, R10
+	MOVQ       $0x00000008, R14
 
 block:
 	PREFETCHT0   (BX)
@@ -14179,6 +14389,9 @@ block:
 	PREFETCHT0   128(BX)
 	PREFETCHT0   192(BX)
 	PREFETCHT0   256(BX)
+	MOVQ         size+32(FP), R15
+	ADDQ         R10, R15
+	PREFETCHT0   (R15)
 	ADDQ         $0x00000128, BX
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y4, Y4, Y4
@@ -14303,16 +14516,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kOneRow1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4kOneRow1AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
@@ -14325,10 +14538,13 @@ group:
 	VXORPS Z3, Z3, Z3
 
 super:
-	VCVTPH2PS (R10), Z1
-	VCVTPH2PS 32(R10), Z2
-	ADDQ      $0x40, R10
-	MOVQ      $0x00000008, R13
+	MOVQ       size+32(FP), R13
+	ADDQ       R10, R13
+	PREFETCHT0 (R13)
+	VCVTPH2PS  (R10), Z1
+	VCVTPH2PS  32(R10), Z2
+	ADDQ       $0x40, R10
+	MOVQ       $0x00000008, R13
 
 block:
 	PREFETCHT0       (BX)
@@ -14336,6 +14552,9 @@ block:
 	PREFETCHT0       128(BX)
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
+	MOVQ             size+32(FP), R14
+	ADDQ             R10, R14
+	PREFETCHT0       (R14)
 	ADDQ             $0x00000128, BX
 	VPMOVZXBD        (R10), Z4
 	VPMOVZXBD        16(R10), Z5
@@ -14388,16 +14607,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kOneRowFine1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4kOneRowFine1AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 
@@ -14411,10 +14630,13 @@ group:
 	VXORPS Z4, Z4, Z4
 
 super:
-	VCVTPH2PS (R10), Z1
-	VCVTPH2PS 32(R10), Z2
-	ADDQ      $0x40, R10
-	MOVQ      $0x00000008, R13
+	MOVQ       size+32(FP), R13
+	ADDQ       R10, R13
+	PREFETCHT0 (R13)
+	VCVTPH2PS  (R10), Z1
+	VCVTPH2PS  32(R10), Z2
+	ADDQ       $0x40, R10
+	MOVQ       $0x00000008, R13
 
 block:
 	PREFETCHT0       (BX)
@@ -14422,6 +14644,9 @@ block:
 	PREFETCHT0       128(BX)
 	PREFETCHT0       192(BX)
 	PREFETCHT0       256(BX)
+	MOVQ             size+32(FP), R14
+	ADDQ             R10, R14
+	PREFETCHT0       (R14)
 	ADDQ             $0x00000128, BX
 	VPMOVZXBD        (R10), Z5
 	VPMOVZXBD        16(R10), Z6
@@ -14491,16 +14716,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q4kOneRow2AVX2(SB), NOSPLIT, $0-72
+TEXT ·q4kOneRow2AVX2(SB), NOSPLIT, $8-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -14517,9 +14742,13 @@ group:
 	VXORPS Y3, Y3, Y3
 
 super:
-	MOVQ R11, R14
-	ADDQ $0x40, R11
-	MOVQ $0x00000008, R15
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+	MOVQ       R11, R14
+	ADDQ       $0x40, R11
+	MOVQ       $0x00000008, R15
 
 block:
 	PREFETCHT0   (BX)
@@ -14532,6 +14761,10 @@ block:
 	PREFETCHT0   128(BX)(R9*1)
 	PREFETCHT0   192(BX)(R9*1)
 	PREFETCHT0   256(BX)(R9*1)
+	MOVQ         size+32(FP), BP
+	ADDQ         R11, BP
+	PREFETCHT0   (BP)
+	PREFETCHT0   (BP)(R9*1)
 	ADDQ         $0x00000128, BX
 	VPXOR        Y4, Y4, Y4
 	VPXOR        Y6, Y6, Y6
@@ -14768,16 +15001,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kOneRow2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4kOneRow2AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	MOVQ         CX, R9
 	IMULQ        DX, R9
@@ -14793,12 +15026,16 @@ group:
 	VXORPS Z6, Z6, Z6
 
 super:
-	VCVTPH2PS (R11), Z1
-	VCVTPH2PS 32(R11), Z2
-	VCVTPH2PS (R11)(R9*1), Z4
-	VCVTPH2PS 32(R11)(R9*1), Z5
-	ADDQ      $0x40, R11
-	MOVQ      $0x00000008, R14
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+	VCVTPH2PS  (R11), Z1
+	VCVTPH2PS  32(R11), Z2
+	VCVTPH2PS  (R11)(R9*1), Z4
+	VCVTPH2PS  32(R11)(R9*1), Z5
+	ADDQ       $0x40, R11
+	MOVQ       $0x00000008, R14
 
 block:
 	PREFETCHT0       (BX)
@@ -14811,6 +15048,10 @@ block:
 	PREFETCHT0       128(BX)(R9*1)
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
+	MOVQ             size+32(FP), R15
+	ADDQ             R11, R15
+	PREFETCHT0       (R15)
+	PREFETCHT0       (R15)(R9*1)
 	ADDQ             $0x00000128, BX
 	VPMOVZXBD        (R11), Z7
 	VPMOVZXBD        16(R11), Z8
@@ -14903,16 +15144,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q4kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kOneRowFine2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q4kOneRowFine2AVX512(SB), NOSPLIT, $0-80
 	MOVQ         w+0(FP), AX
 	MOVQ         groups+24(FP), CX
 	MOVQ         size+32(FP), DX
 	MOVQ         ahead+40(FP), BX
-	MOVQ         bias+48(FP), SI
-	MOVQ         step+56(FP), DI
-	MOVQ         y+64(FP), R8
+	MOVQ         bias+56(FP), SI
+	MOVQ         step+64(FP), DI
+	MOVQ         y+72(FP), R8
 	ADDQ         AX, BX
 	MOVQ         CX, R9
 	IMULQ        DX, R9
@@ -14930,12 +15171,16 @@ group:
 	VXORPS Z8, Z8, Z8
 
 super:
-	VCVTPH2PS (R11), Z1
-	VCVTPH2PS 32(R11), Z2
-	VCVTPH2PS (R11)(R9*1), Z5
-	VCVTPH2PS 32(R11)(R9*1), Z6
-	ADDQ      $0x40, R11
-	MOVQ      $0x00000008, R14
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+	VCVTPH2PS  (R11), Z1
+	VCVTPH2PS  32(R11), Z2
+	VCVTPH2PS  (R11)(R9*1), Z5
+	VCVTPH2PS  32(R11)(R9*1), Z6
+	ADDQ       $0x40, R11
+	MOVQ       $0x00000008, R14
 
 block:
 	PREFETCHT0       (BX)
@@ -14948,6 +15193,10 @@ block:
 	PREFETCHT0       128(BX)(R9*1)
 	PREFETCHT0       192(BX)(R9*1)
 	PREFETCHT0       256(BX)(R9*1)
+	MOVQ             size+32(FP), R15
+	ADDQ             R11, R15
+	PREFETCHT0       (R15)
+	PREFETCHT0       (R15)(R9*1)
 	ADDQ             $0x00000128, BX
 	VPMOVZXBD        (R11), Z9
 	VPMOVZXBD        16(R11), Z10
@@ -15074,15 +15323,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kPair2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kPair2AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -15095,13 +15344,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -15229,8 +15478,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -15244,15 +15493,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kPair3AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kPair3AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -15267,13 +15516,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -15437,8 +15686,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -15457,15 +15706,28 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kPair4AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kPair4AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
+	MOVQ         y+64(FP), R8
+	MOVQ         (R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         8(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         16(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         24(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -15482,13 +15744,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -15688,8 +15950,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -15713,15 +15975,31 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kPair5AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kPair5AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
+	MOVQ         y+64(FP), R8
+	MOVQ         (R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         8(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         16(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         24(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         32(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -15740,13 +16018,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -15982,8 +16260,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -16012,15 +16290,34 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kPair6AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kPair6AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
+	MOVQ         y+64(FP), R8
+	MOVQ         (R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         8(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         16(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         24(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         32(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVQ         40(R8), R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -16041,13 +16338,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -16319,8 +16616,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z1, Z1
 	VMOVUPS      Z1, (DX)
@@ -16354,15 +16651,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kFine2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kFine2AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -16375,13 +16672,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -16509,8 +16806,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), CX
 	VADDPS       Z3, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -16521,15 +16818,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kFine4AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kFine4AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -16546,13 +16843,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -16752,8 +17049,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z5, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -16771,15 +17068,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q4kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q4kFine6AVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kFine6AVX512(SB), NOSPLIT, $0-72
 	MOVQ         w+0(FP), AX
 	MOVQ         s+8(FP), CX
 	MOVQ         a+16(FP), DX
 	MOVQ         ahead+24(FP), BX
-	MOVQ         nb+32(FP), SI
-	MOVQ         size+40(FP), DI
+	MOVQ         nb+40(FP), SI
+	MOVQ         size+48(FP), DI
 	VPBROADCASTD lowNibbles<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z3, Z3, Z3
@@ -16800,13 +17097,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z6, Z6, Z6
@@ -17078,8 +17375,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z7, Z1, Z1
 	VADDPS       (AX), Z1, Z1
@@ -18745,16 +19042,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q8OneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q8OneRow1AVX2(SB), NOSPLIT, $0-72
+TEXT ·q8OneRow1AVX2(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -18776,6 +19073,9 @@ block:
 	PREFETCHT0   384(BX)
 	PREFETCHT0   448(BX)
 	PREFETCHT0   512(BX)
+	MOVQ         size+32(FP), R13
+	ADDQ         R10, R13
+	PREFETCHT0   (R13)
 	ADDQ         $0x00000220, BX
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y4, Y4, Y4
@@ -18926,16 +19226,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q8OneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8OneRow1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q8OneRow1AVX512(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -18956,6 +19256,9 @@ block:
 	PREFETCHT0    384(BX)
 	PREFETCHT0    448(BX)
 	PREFETCHT0    512(BX)
+	MOVQ          size+32(FP), R13
+	ADDQ          R10, R13
+	PREFETCHT0    (R13)
 	ADDQ          $0x00000220, BX
 	VMOVDQU64     (R9), Z1
 	VMOVDQU64     64(R9), Z2
@@ -18993,16 +19296,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q8OneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8OneRowFine1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q8OneRowFine1AVX512(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -19024,6 +19327,9 @@ block:
 	PREFETCHT0    384(BX)
 	PREFETCHT0    448(BX)
 	PREFETCHT0    512(BX)
+	MOVQ          size+32(FP), R13
+	ADDQ          R10, R13
+	PREFETCHT0    (R13)
 	ADDQ          $0x00000220, BX
 	VMOVDQU64     (R9), Z2
 	VMOVDQU64     64(R9), Z3
@@ -19074,16 +19380,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q8OneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q8OneRow2AVX2(SB), NOSPLIT, $0-72
+TEXT ·q8OneRow2AVX2(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -19100,24 +19406,57 @@ group:
 	VXORPS Y3, Y3, Y3
 
 block:
-	PREFETCHT0   (BX)
-	PREFETCHT0   64(BX)
-	PREFETCHT0   128(BX)
-	PREFETCHT0   192(BX)
-	PREFETCHT0   256(BX)
-	PREFETCHT0   320(BX)
-	PREFETCHT0   384(BX)
-	PREFETCHT0   448(BX)
-	PREFETCHT0   512(BX)
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT0   128(BX)(R9*1)
-	PREFETCHT0   192(BX)(R9*1)
-	PREFETCHT0   256(BX)(R9*1)
-	PREFETCHT0   320(BX)(R9*1)
-	PREFETCHT0   384(BX)(R9*1)
-	PREFETCHT0   448(BX)(R9*1)
-	PREFETCHT0   512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+
+asked:
 	ADDQ         $0x00000220, BX
 	VPXOR        Y4, Y4, Y4
 	VPXOR        Y6, Y6, Y6
@@ -19408,16 +19747,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q8OneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8OneRow2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q8OneRow2AVX512(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -19432,24 +19771,57 @@ group:
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0    (BX)
-	PREFETCHT0    64(BX)
-	PREFETCHT0    128(BX)
-	PREFETCHT0    192(BX)
-	PREFETCHT0    256(BX)
-	PREFETCHT0    320(BX)
-	PREFETCHT0    384(BX)
-	PREFETCHT0    448(BX)
-	PREFETCHT0    512(BX)
-	PREFETCHT0    (BX)(R9*1)
-	PREFETCHT0    64(BX)(R9*1)
-	PREFETCHT0    128(BX)(R9*1)
-	PREFETCHT0    192(BX)(R9*1)
-	PREFETCHT0    256(BX)(R9*1)
-	PREFETCHT0    320(BX)(R9*1)
-	PREFETCHT0    384(BX)(R9*1)
-	PREFETCHT0    448(BX)(R9*1)
-	PREFETCHT0    512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+
+asked:
 	ADDQ          $0x00000220, BX
 	VMOVDQU64     (R10), Z2
 	VMOVDQU64     64(R10), Z3
@@ -19514,16 +19886,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q8OneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8OneRowFine2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q8OneRowFine2AVX512(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -19540,24 +19912,57 @@ group:
 	VXORPS Z3, Z3, Z3
 
 block:
-	PREFETCHT0    (BX)
-	PREFETCHT0    64(BX)
-	PREFETCHT0    128(BX)
-	PREFETCHT0    192(BX)
-	PREFETCHT0    256(BX)
-	PREFETCHT0    320(BX)
-	PREFETCHT0    384(BX)
-	PREFETCHT0    448(BX)
-	PREFETCHT0    512(BX)
-	PREFETCHT0    (BX)(R9*1)
-	PREFETCHT0    64(BX)(R9*1)
-	PREFETCHT0    128(BX)(R9*1)
-	PREFETCHT0    192(BX)(R9*1)
-	PREFETCHT0    256(BX)(R9*1)
-	PREFETCHT0    320(BX)(R9*1)
-	PREFETCHT0    384(BX)(R9*1)
-	PREFETCHT0    448(BX)(R9*1)
-	PREFETCHT0    512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+
+asked:
 	ADDQ          $0x00000220, BX
 	VMOVDQU64     (R10), Z4
 	VMOVDQU64     64(R10), Z5
@@ -19648,28 +20053,28 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q8Pair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8Pair2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q8Pair2AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
 	VXORPS Z6, Z6, Z6
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 72(DX), Z1
 	VPBROADCASTD 76(DX), Z3
 	VPBROADCASTD 72(DX), Z5
@@ -19759,8 +20164,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -19774,15 +20179,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q8Pair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8Pair3AVX512(SB), NOSPLIT, $0-64
+TEXT ·q8Pair3AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -19791,13 +20196,13 @@ TEXT ·q8Pair3AVX512(SB), NOSPLIT, $0-64
 	VXORPS Z10, Z10, Z10
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 108(DX), Z1
 	VPBROADCASTD 112(DX), Z3
 	VPBROADCASTD 116(DX), Z5
@@ -19920,8 +20325,8 @@ block:
 	ADDQ         $0x00000084, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -19940,32 +20345,45 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q8Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8Pair4AVX512(SB), NOSPLIT, $0-64
-	MOVQ   w+0(FP), AX
-	MOVQ   s+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z2, Z2, Z2
-	VXORPS Z4, Z4, Z4
-	VXORPS Z6, Z6, Z6
-	VXORPS Z8, Z8, Z8
-	VXORPS Z10, Z10, Z10
-	VXORPS Z12, Z12, Z12
-	VXORPS Z14, Z14, Z14
+TEXT ·q8Pair4AVX512(SB), NOSPLIT, $0-72
+	MOVQ       w+0(FP), AX
+	MOVQ       s+8(FP), CX
+	MOVQ       a+16(FP), DX
+	MOVQ       ahead+24(FP), BX
+	MOVQ       nb+40(FP), SI
+	MOVQ       size+48(FP), DI
+	MOVQ       y+64(FP), R8
+	MOVQ       (R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       8(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       16(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       24(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VXORPS     Z0, Z0, Z0
+	VXORPS     Z2, Z2, Z2
+	VXORPS     Z4, Z4, Z4
+	VXORPS     Z6, Z6, Z6
+	VXORPS     Z8, Z8, Z8
+	VXORPS     Z10, Z10, Z10
+	VXORPS     Z12, Z12, Z12
+	VXORPS     Z14, Z14, Z14
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 144(DX), Z1
 	VPBROADCASTD 148(DX), Z3
 	VPBROADCASTD 152(DX), Z5
@@ -20121,8 +20539,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -20146,34 +20564,50 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q8Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8Pair5AVX512(SB), NOSPLIT, $0-64
-	MOVQ   w+0(FP), AX
-	MOVQ   s+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z2, Z2, Z2
-	VXORPS Z4, Z4, Z4
-	VXORPS Z6, Z6, Z6
-	VXORPS Z8, Z8, Z8
-	VXORPS Z10, Z10, Z10
-	VXORPS Z12, Z12, Z12
-	VXORPS Z14, Z14, Z14
-	VXORPS Z16, Z16, Z16
-	VXORPS Z18, Z18, Z18
+TEXT ·q8Pair5AVX512(SB), NOSPLIT, $0-72
+	MOVQ       w+0(FP), AX
+	MOVQ       s+8(FP), CX
+	MOVQ       a+16(FP), DX
+	MOVQ       ahead+24(FP), BX
+	MOVQ       nb+40(FP), SI
+	MOVQ       size+48(FP), DI
+	MOVQ       y+64(FP), R8
+	MOVQ       (R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       8(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       16(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       24(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       32(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VXORPS     Z0, Z0, Z0
+	VXORPS     Z2, Z2, Z2
+	VXORPS     Z4, Z4, Z4
+	VXORPS     Z6, Z6, Z6
+	VXORPS     Z8, Z8, Z8
+	VXORPS     Z10, Z10, Z10
+	VXORPS     Z12, Z12, Z12
+	VXORPS     Z14, Z14, Z14
+	VXORPS     Z16, Z16, Z16
+	VXORPS     Z18, Z18, Z18
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 180(DX), Z1
 	VPBROADCASTD 184(DX), Z3
 	VPBROADCASTD 188(DX), Z5
@@ -20362,8 +20796,8 @@ block:
 	ADDQ         $0x000000dc, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -20392,36 +20826,55 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q8Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8Pair6AVX512(SB), NOSPLIT, $0-64
-	MOVQ   w+0(FP), AX
-	MOVQ   s+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z2, Z2, Z2
-	VXORPS Z4, Z4, Z4
-	VXORPS Z6, Z6, Z6
-	VXORPS Z8, Z8, Z8
-	VXORPS Z10, Z10, Z10
-	VXORPS Z12, Z12, Z12
-	VXORPS Z14, Z14, Z14
-	VXORPS Z16, Z16, Z16
-	VXORPS Z18, Z18, Z18
-	VXORPS Z20, Z20, Z20
-	VXORPS Z22, Z22, Z22
+TEXT ·q8Pair6AVX512(SB), NOSPLIT, $0-72
+	MOVQ       w+0(FP), AX
+	MOVQ       s+8(FP), CX
+	MOVQ       a+16(FP), DX
+	MOVQ       ahead+24(FP), BX
+	MOVQ       nb+40(FP), SI
+	MOVQ       size+48(FP), DI
+	MOVQ       y+64(FP), R8
+	MOVQ       (R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       8(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       16(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       24(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       32(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       40(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VXORPS     Z0, Z0, Z0
+	VXORPS     Z2, Z2, Z2
+	VXORPS     Z4, Z4, Z4
+	VXORPS     Z6, Z6, Z6
+	VXORPS     Z8, Z8, Z8
+	VXORPS     Z10, Z10, Z10
+	VXORPS     Z12, Z12, Z12
+	VXORPS     Z14, Z14, Z14
+	VXORPS     Z16, Z16, Z16
+	VXORPS     Z18, Z18, Z18
+	VXORPS     Z20, Z20, Z20
+	VXORPS     Z22, Z22, Z22
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 216(DX), Z1
 	VPBROADCASTD 220(DX), Z3
 	VPBROADCASTD 224(DX), Z5
@@ -20643,8 +21096,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -20678,28 +21131,28 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q8Fine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8Fine2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q8Fine2AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
 	VXORPS Z6, Z6, Z6
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 72(DX), Z1
 	VPBROADCASTD 76(DX), Z3
 	VPBROADCASTD 72(DX), Z5
@@ -20789,8 +21242,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), CX
 	VADDPS       Z2, Z0, Z0
 	VADDPS       (AX), Z0, Z0
@@ -20801,15 +21254,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q8Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8Fine4AVX512(SB), NOSPLIT, $0-64
+TEXT ·q8Fine4AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -20820,13 +21273,13 @@ TEXT ·q8Fine4AVX512(SB), NOSPLIT, $0-64
 	VXORPS Z14, Z14, Z14
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 144(DX), Z1
 	VPBROADCASTD 148(DX), Z3
 	VPBROADCASTD 152(DX), Z5
@@ -20982,8 +21435,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z4, Z0, Z0
 	VADDPS       (AX), Z0, Z0
@@ -21001,15 +21454,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q8Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8Fine6AVX512(SB), NOSPLIT, $0-64
+TEXT ·q8Fine6AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -21024,13 +21477,13 @@ TEXT ·q8Fine6AVX512(SB), NOSPLIT, $0-64
 	VXORPS Z22, Z22, Z22
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPBROADCASTD 216(DX), Z1
 	VPBROADCASTD 220(DX), Z3
 	VPBROADCASTD 224(DX), Z5
@@ -21252,8 +21705,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z6, Z0, Z0
 	VADDPS       (AX), Z0, Z0
@@ -23174,16 +23627,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5mOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q5mOneRow1AVX2(SB), NOSPLIT, $0-72
+TEXT ·q5mOneRow1AVX2(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -23205,6 +23658,9 @@ block:
 	PREFETCHT0   384(BX)
 	PREFETCHT0   448(BX)
 	PREFETCHT0   512(BX)
+	MOVQ         size+32(FP), R13
+	ADDQ         R10, R13
+	PREFETCHT0   (R13)
 	ADDQ         $0x00000240, BX
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y4, Y4, Y4
@@ -23301,16 +23757,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5mOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mOneRow1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q5mOneRow1AVX512(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -23331,6 +23787,9 @@ block:
 	PREFETCHT0       384(BX)
 	PREFETCHT0       448(BX)
 	PREFETCHT0       512(BX)
+	MOVQ             size+32(FP), R13
+	ADDQ             R10, R13
+	PREFETCHT0       (R13)
 	ADDQ             $0x00000240, BX
 	VMOVDQU64        (R9), Z1
 	VMOVDQU64        64(R9), Z2
@@ -23370,16 +23829,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5mOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mOneRowFine1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q5mOneRowFine1AVX512(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -23401,6 +23860,9 @@ block:
 	PREFETCHT0       384(BX)
 	PREFETCHT0       448(BX)
 	PREFETCHT0       512(BX)
+	MOVQ             size+32(FP), R13
+	ADDQ             R10, R13
+	PREFETCHT0       (R13)
 	ADDQ             $0x00000240, BX
 	VMOVDQU64        (R9), Z2
 	VMOVDQU64        64(R9), Z3
@@ -23454,16 +23916,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5mOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q5mOneRow2AVX2(SB), NOSPLIT, $0-72
+TEXT ·q5mOneRow2AVX2(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -23480,24 +23942,57 @@ group:
 	VXORPS Y3, Y3, Y3
 
 block:
-	PREFETCHT0   (BX)
-	PREFETCHT0   64(BX)
-	PREFETCHT0   128(BX)
-	PREFETCHT0   192(BX)
-	PREFETCHT0   256(BX)
-	PREFETCHT0   320(BX)
-	PREFETCHT0   384(BX)
-	PREFETCHT0   448(BX)
-	PREFETCHT0   512(BX)
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT0   128(BX)(R9*1)
-	PREFETCHT0   192(BX)(R9*1)
-	PREFETCHT0   256(BX)(R9*1)
-	PREFETCHT0   320(BX)(R9*1)
-	PREFETCHT0   384(BX)(R9*1)
-	PREFETCHT0   448(BX)(R9*1)
-	PREFETCHT0   512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+
+asked:
 	ADDQ         $0x00000240, BX
 	VPXOR        Y4, Y4, Y4
 	VPXOR        Y6, Y6, Y6
@@ -23680,16 +24175,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5mOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mOneRow2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q5mOneRow2AVX512(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -23704,24 +24199,57 @@ group:
 	VXORPS Z1, Z1, Z1
 
 block:
-	PREFETCHT0       (BX)
-	PREFETCHT0       64(BX)
-	PREFETCHT0       128(BX)
-	PREFETCHT0       192(BX)
-	PREFETCHT0       256(BX)
-	PREFETCHT0       320(BX)
-	PREFETCHT0       384(BX)
-	PREFETCHT0       448(BX)
-	PREFETCHT0       512(BX)
-	PREFETCHT0       (BX)(R9*1)
-	PREFETCHT0       64(BX)(R9*1)
-	PREFETCHT0       128(BX)(R9*1)
-	PREFETCHT0       192(BX)(R9*1)
-	PREFETCHT0       256(BX)(R9*1)
-	PREFETCHT0       320(BX)(R9*1)
-	PREFETCHT0       384(BX)(R9*1)
-	PREFETCHT0       448(BX)(R9*1)
-	PREFETCHT0       512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+
+asked:
 	ADDQ             $0x00000240, BX
 	VMOVDQU64        (R10), Z2
 	VMOVDQU64        64(R10), Z3
@@ -23790,16 +24318,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5mOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mOneRowFine2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q5mOneRowFine2AVX512(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -23816,24 +24344,57 @@ group:
 	VXORPS Z3, Z3, Z3
 
 block:
-	PREFETCHT0       (BX)
-	PREFETCHT0       64(BX)
-	PREFETCHT0       128(BX)
-	PREFETCHT0       192(BX)
-	PREFETCHT0       256(BX)
-	PREFETCHT0       320(BX)
-	PREFETCHT0       384(BX)
-	PREFETCHT0       448(BX)
-	PREFETCHT0       512(BX)
-	PREFETCHT0       (BX)(R9*1)
-	PREFETCHT0       64(BX)(R9*1)
-	PREFETCHT0       128(BX)(R9*1)
-	PREFETCHT0       192(BX)(R9*1)
-	PREFETCHT0       256(BX)(R9*1)
-	PREFETCHT0       320(BX)(R9*1)
-	PREFETCHT0       384(BX)(R9*1)
-	PREFETCHT0       448(BX)(R9*1)
-	PREFETCHT0       512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+
+asked:
 	ADDQ             $0x00000240, BX
 	VMOVDQU64        (R10), Z4
 	VMOVDQU64        64(R10), Z5
@@ -23930,28 +24491,28 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5mPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mPair2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5mPair2AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
 	VXORPS Z6, Z6, Z6
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -24049,8 +24610,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -24064,15 +24625,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5mPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mPair3AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5mPair3AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -24081,13 +24642,13 @@ TEXT ·q5mPair3AVX512(SB), NOSPLIT, $0-64
 	VXORPS Z10, Z10, Z10
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -24221,8 +24782,8 @@ block:
 	ADDQ         $0x00000084, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -24241,32 +24802,45 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mPair4AVX512(SB), NOSPLIT, $0-64
-	MOVQ   w+0(FP), AX
-	MOVQ   s+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z2, Z2, Z2
-	VXORPS Z4, Z4, Z4
-	VXORPS Z6, Z6, Z6
-	VXORPS Z8, Z8, Z8
-	VXORPS Z10, Z10, Z10
-	VXORPS Z12, Z12, Z12
-	VXORPS Z14, Z14, Z14
+TEXT ·q5mPair4AVX512(SB), NOSPLIT, $0-72
+	MOVQ       w+0(FP), AX
+	MOVQ       s+8(FP), CX
+	MOVQ       a+16(FP), DX
+	MOVQ       ahead+24(FP), BX
+	MOVQ       nb+40(FP), SI
+	MOVQ       size+48(FP), DI
+	MOVQ       y+64(FP), R8
+	MOVQ       (R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       8(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       16(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       24(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VXORPS     Z0, Z0, Z0
+	VXORPS     Z2, Z2, Z2
+	VXORPS     Z4, Z4, Z4
+	VXORPS     Z6, Z6, Z6
+	VXORPS     Z8, Z8, Z8
+	VXORPS     Z10, Z10, Z10
+	VXORPS     Z12, Z12, Z12
+	VXORPS     Z14, Z14, Z14
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -24436,8 +25010,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -24461,34 +25035,50 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mPair5AVX512(SB), NOSPLIT, $0-64
-	MOVQ   w+0(FP), AX
-	MOVQ   s+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z2, Z2, Z2
-	VXORPS Z4, Z4, Z4
-	VXORPS Z6, Z6, Z6
-	VXORPS Z8, Z8, Z8
-	VXORPS Z10, Z10, Z10
-	VXORPS Z12, Z12, Z12
-	VXORPS Z14, Z14, Z14
-	VXORPS Z16, Z16, Z16
-	VXORPS Z18, Z18, Z18
+TEXT ·q5mPair5AVX512(SB), NOSPLIT, $0-72
+	MOVQ       w+0(FP), AX
+	MOVQ       s+8(FP), CX
+	MOVQ       a+16(FP), DX
+	MOVQ       ahead+24(FP), BX
+	MOVQ       nb+40(FP), SI
+	MOVQ       size+48(FP), DI
+	MOVQ       y+64(FP), R8
+	MOVQ       (R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       8(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       16(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       24(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       32(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VXORPS     Z0, Z0, Z0
+	VXORPS     Z2, Z2, Z2
+	VXORPS     Z4, Z4, Z4
+	VXORPS     Z6, Z6, Z6
+	VXORPS     Z8, Z8, Z8
+	VXORPS     Z10, Z10, Z10
+	VXORPS     Z12, Z12, Z12
+	VXORPS     Z14, Z14, Z14
+	VXORPS     Z16, Z16, Z16
+	VXORPS     Z18, Z18, Z18
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -24694,8 +25284,8 @@ block:
 	ADDQ         $0x000000dc, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -24724,36 +25314,55 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mPair6AVX512(SB), NOSPLIT, $0-64
-	MOVQ   w+0(FP), AX
-	MOVQ   s+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z2, Z2, Z2
-	VXORPS Z4, Z4, Z4
-	VXORPS Z6, Z6, Z6
-	VXORPS Z8, Z8, Z8
-	VXORPS Z10, Z10, Z10
-	VXORPS Z12, Z12, Z12
-	VXORPS Z14, Z14, Z14
-	VXORPS Z16, Z16, Z16
-	VXORPS Z18, Z18, Z18
-	VXORPS Z20, Z20, Z20
-	VXORPS Z22, Z22, Z22
+TEXT ·q5mPair6AVX512(SB), NOSPLIT, $0-72
+	MOVQ       w+0(FP), AX
+	MOVQ       s+8(FP), CX
+	MOVQ       a+16(FP), DX
+	MOVQ       ahead+24(FP), BX
+	MOVQ       nb+40(FP), SI
+	MOVQ       size+48(FP), DI
+	MOVQ       y+64(FP), R8
+	MOVQ       (R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       8(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       16(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       24(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       32(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       40(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VXORPS     Z0, Z0, Z0
+	VXORPS     Z2, Z2, Z2
+	VXORPS     Z4, Z4, Z4
+	VXORPS     Z6, Z6, Z6
+	VXORPS     Z8, Z8, Z8
+	VXORPS     Z10, Z10, Z10
+	VXORPS     Z12, Z12, Z12
+	VXORPS     Z14, Z14, Z14
+	VXORPS     Z16, Z16, Z16
+	VXORPS     Z18, Z18, Z18
+	VXORPS     Z20, Z20, Z20
+	VXORPS     Z22, Z22, Z22
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -24995,8 +25604,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -25030,28 +25639,28 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5mFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mFine2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5mFine2AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
 	VXORPS Z6, Z6, Z6
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -25149,8 +25758,8 @@ block:
 	ADDQ         $0x00000058, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), CX
 	VADDPS       Z2, Z0, Z0
 	VADDPS       (AX), Z0, Z0
@@ -25161,15 +25770,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mFine4AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5mFine4AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -25180,13 +25789,13 @@ TEXT ·q5mFine4AVX512(SB), NOSPLIT, $0-64
 	VXORPS Z14, Z14, Z14
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -25356,8 +25965,8 @@ block:
 	ADDQ         $0x000000b0, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z4, Z0, Z0
 	VADDPS       (AX), Z0, Z0
@@ -25375,15 +25984,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5mFine6AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5mFine6AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -25398,13 +26007,13 @@ TEXT ·q5mFine6AVX512(SB), NOSPLIT, $0-64
 	VXORPS Z22, Z22, Z22
 
 block:
+	MOVQ lines+32(FP), R8
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R8
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -25646,8 +26255,8 @@ block:
 	ADDQ         $0x00000108, DX
 	DECQ         SI
 	JNZ          block
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z6, Z0, Z0
 	VADDPS       (AX), Z0, Z0
@@ -27280,16 +27889,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q5kOneRow1AVX2(SB), NOSPLIT, $0-72
+TEXT ·q5kOneRow1AVX2(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -27302,9 +27911,12 @@ group:
 	VXORPS Y1, Y1, Y1
 
 super:
-	MOVQ R10, R13
-	ADDQ $0x40, R10
-	MOVQ $0x00000008, R14
+	MOVQ       size+32(FP), R13
+	ADDQ       R10, R13
+	PREFETCHT0 (R13)
+	MOVQ       R10, R13
+	ADDQ       $0x40, R10
+	MOVQ       $0x00000008, R14
 
 block:
 	PREFETCHT0   (BX)
@@ -27316,6 +27928,9 @@ block:
 	PREFETCHT0   384(BX)
 	PREFETCHT0   448(BX)
 	PREFETCHT0   512(BX)
+	MOVQ         size+32(FP), R15
+	ADDQ         R10, R15
+	PREFETCHT0   (R15)
 	ADDQ         $0x00000228, BX
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y4, Y4, Y4
@@ -27426,16 +28041,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kOneRow1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q5kOneRow1AVX512(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -27447,10 +28062,13 @@ group:
 	VXORPS Z2, Z2, Z2
 
 super:
-	VCVTPH2PS (R10), Z0
-	VCVTPH2PS 32(R10), Z1
-	ADDQ      $0x40, R10
-	MOVQ      $0x00000008, R13
+	MOVQ       size+32(FP), R13
+	ADDQ       R10, R13
+	PREFETCHT0 (R13)
+	VCVTPH2PS  (R10), Z0
+	VCVTPH2PS  32(R10), Z1
+	ADDQ       $0x40, R10
+	MOVQ       $0x00000008, R13
 
 block:
 	PREFETCHT0       (BX)
@@ -27462,6 +28080,9 @@ block:
 	PREFETCHT0       384(BX)
 	PREFETCHT0       448(BX)
 	PREFETCHT0       512(BX)
+	MOVQ             size+32(FP), R14
+	ADDQ             R10, R14
+	PREFETCHT0       (R14)
 	ADDQ             $0x00000228, BX
 	VMOVDQU64        (R9), Z3
 	VMOVDQU64        64(R9), Z4
@@ -27507,16 +28128,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kOneRowFine1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q5kOneRowFine1AVX512(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -27529,10 +28150,13 @@ group:
 	VXORPS Z3, Z3, Z3
 
 super:
-	VCVTPH2PS (R10), Z0
-	VCVTPH2PS 32(R10), Z1
-	ADDQ      $0x40, R10
-	MOVQ      $0x00000008, R13
+	MOVQ       size+32(FP), R13
+	ADDQ       R10, R13
+	PREFETCHT0 (R13)
+	VCVTPH2PS  (R10), Z0
+	VCVTPH2PS  32(R10), Z1
+	ADDQ       $0x40, R10
+	MOVQ       $0x00000008, R13
 
 block:
 	PREFETCHT0       (BX)
@@ -27544,6 +28168,9 @@ block:
 	PREFETCHT0       384(BX)
 	PREFETCHT0       448(BX)
 	PREFETCHT0       512(BX)
+	MOVQ             size+32(FP), R14
+	ADDQ             R10, R14
+	PREFETCHT0       (R14)
 	ADDQ             $0x00000228, BX
 	VMOVDQU64        (R9), Z4
 	VMOVDQU64        64(R9), Z5
@@ -27603,16 +28230,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q5kOneRow2AVX2(SB), NOSPLIT, $0-72
+TEXT ·q5kOneRow2AVX2(SB), NOSPLIT, $8-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -27629,29 +28256,66 @@ group:
 	VXORPS Y3, Y3, Y3
 
 super:
-	MOVQ R11, R14
-	ADDQ $0x40, R11
-	MOVQ $0x00000008, R15
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+	MOVQ       R11, R14
+	ADDQ       $0x40, R11
+	MOVQ       $0x00000008, R15
 
 block:
-	PREFETCHT0   (BX)
-	PREFETCHT0   64(BX)
-	PREFETCHT0   128(BX)
-	PREFETCHT0   192(BX)
-	PREFETCHT0   256(BX)
-	PREFETCHT0   320(BX)
-	PREFETCHT0   384(BX)
-	PREFETCHT0   448(BX)
-	PREFETCHT0   512(BX)
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT0   128(BX)(R9*1)
-	PREFETCHT0   192(BX)(R9*1)
-	PREFETCHT0   256(BX)(R9*1)
-	PREFETCHT0   320(BX)(R9*1)
-	PREFETCHT0   384(BX)(R9*1)
-	PREFETCHT0   448(BX)(R9*1)
-	PREFETCHT0   512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), BP
+	ADDQ       R11, BP
+	PREFETCHT1 (BP)
+	PREFETCHT1 (BP)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), BP
+	ADDQ       R11, BP
+	PREFETCHT0 (BP)
+	PREFETCHT0 (BP)(R9*1)
+
+asked:
 	ADDQ         $0x00000228, BX
 	VPXOR        Y4, Y4, Y4
 	VPXOR        Y6, Y6, Y6
@@ -27860,16 +28524,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kOneRow2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q5kOneRow2AVX512(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -27884,32 +28548,69 @@ group:
 	VXORPS Z5, Z5, Z5
 
 super:
-	VCVTPH2PS (R11), Z0
-	VCVTPH2PS 32(R11), Z1
-	VCVTPH2PS (R11)(R9*1), Z3
-	VCVTPH2PS 32(R11)(R9*1), Z4
-	ADDQ      $0x40, R11
-	MOVQ      $0x00000008, R14
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+	VCVTPH2PS  (R11), Z0
+	VCVTPH2PS  32(R11), Z1
+	VCVTPH2PS  (R11)(R9*1), Z3
+	VCVTPH2PS  32(R11)(R9*1), Z4
+	ADDQ       $0x40, R11
+	MOVQ       $0x00000008, R14
 
 block:
-	PREFETCHT0       (BX)
-	PREFETCHT0       64(BX)
-	PREFETCHT0       128(BX)
-	PREFETCHT0       192(BX)
-	PREFETCHT0       256(BX)
-	PREFETCHT0       320(BX)
-	PREFETCHT0       384(BX)
-	PREFETCHT0       448(BX)
-	PREFETCHT0       512(BX)
-	PREFETCHT0       (BX)(R9*1)
-	PREFETCHT0       64(BX)(R9*1)
-	PREFETCHT0       128(BX)(R9*1)
-	PREFETCHT0       192(BX)(R9*1)
-	PREFETCHT0       256(BX)(R9*1)
-	PREFETCHT0       320(BX)(R9*1)
-	PREFETCHT0       384(BX)(R9*1)
-	PREFETCHT0       448(BX)(R9*1)
-	PREFETCHT0       512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R15
+	ADDQ       R11, R15
+	PREFETCHT1 (R15)
+	PREFETCHT1 (R15)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R15
+	ADDQ       R11, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 (R15)(R9*1)
+
+asked:
 	ADDQ             $0x00000228, BX
 	VMOVDQU64        (R10), Z6
 	VMOVDQU64        64(R10), Z7
@@ -27988,16 +28689,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q5kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kOneRowFine2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q5kOneRowFine2AVX512(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -28014,32 +28715,69 @@ group:
 	VXORPS Z7, Z7, Z7
 
 super:
-	VCVTPH2PS (R11), Z0
-	VCVTPH2PS 32(R11), Z1
-	VCVTPH2PS (R11)(R9*1), Z4
-	VCVTPH2PS 32(R11)(R9*1), Z5
-	ADDQ      $0x40, R11
-	MOVQ      $0x00000008, R14
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+	VCVTPH2PS  (R11), Z0
+	VCVTPH2PS  32(R11), Z1
+	VCVTPH2PS  (R11)(R9*1), Z4
+	VCVTPH2PS  32(R11)(R9*1), Z5
+	ADDQ       $0x40, R11
+	MOVQ       $0x00000008, R14
 
 block:
-	PREFETCHT0       (BX)
-	PREFETCHT0       64(BX)
-	PREFETCHT0       128(BX)
-	PREFETCHT0       192(BX)
-	PREFETCHT0       256(BX)
-	PREFETCHT0       320(BX)
-	PREFETCHT0       384(BX)
-	PREFETCHT0       448(BX)
-	PREFETCHT0       512(BX)
-	PREFETCHT0       (BX)(R9*1)
-	PREFETCHT0       64(BX)(R9*1)
-	PREFETCHT0       128(BX)(R9*1)
-	PREFETCHT0       192(BX)(R9*1)
-	PREFETCHT0       256(BX)(R9*1)
-	PREFETCHT0       320(BX)(R9*1)
-	PREFETCHT0       384(BX)(R9*1)
-	PREFETCHT0       448(BX)(R9*1)
-	PREFETCHT0       512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R15
+	ADDQ       R11, R15
+	PREFETCHT1 (R15)
+	PREFETCHT1 (R15)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R15
+	ADDQ       R11, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 (R15)(R9*1)
+
+asked:
 	ADDQ             $0x00000228, BX
 	VMOVDQU64        (R10), Z8
 	VMOVDQU64        64(R10), Z9
@@ -28146,15 +28884,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5kPair2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kPair2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kPair2AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -28166,13 +28904,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -28284,8 +29022,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -28299,15 +29037,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5kPair3AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kPair3AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kPair3AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -28321,13 +29059,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -28475,8 +29213,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -28495,23 +29233,36 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kPair4AVX512(SB), NOSPLIT, $0-64
-	MOVQ   w+0(FP), AX
-	MOVQ   s+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z2, Z2, Z2
-	VXORPS Z4, Z4, Z4
-	VXORPS Z6, Z6, Z6
-	VXORPS Z8, Z8, Z8
-	VXORPS Z10, Z10, Z10
-	VXORPS Z12, Z12, Z12
-	VXORPS Z14, Z14, Z14
+TEXT ·q5kPair4AVX512(SB), NOSPLIT, $0-72
+	MOVQ       w+0(FP), AX
+	MOVQ       s+8(FP), CX
+	MOVQ       a+16(FP), DX
+	MOVQ       ahead+24(FP), BX
+	MOVQ       nb+40(FP), SI
+	MOVQ       size+48(FP), DI
+	MOVQ       y+64(FP), R8
+	MOVQ       (R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       8(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       16(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       24(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VXORPS     Z0, Z0, Z0
+	VXORPS     Z2, Z2, Z2
+	VXORPS     Z4, Z4, Z4
+	VXORPS     Z6, Z6, Z6
+	VXORPS     Z8, Z8, Z8
+	VXORPS     Z10, Z10, Z10
+	VXORPS     Z12, Z12, Z12
+	VXORPS     Z14, Z14, Z14
 
 super:
 	MOVQ CX, R8
@@ -28519,13 +29270,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -28709,8 +29460,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -28734,25 +29485,41 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kPair5AVX512(SB), NOSPLIT, $0-64
-	MOVQ   w+0(FP), AX
-	MOVQ   s+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z2, Z2, Z2
-	VXORPS Z4, Z4, Z4
-	VXORPS Z6, Z6, Z6
-	VXORPS Z8, Z8, Z8
-	VXORPS Z10, Z10, Z10
-	VXORPS Z12, Z12, Z12
-	VXORPS Z14, Z14, Z14
-	VXORPS Z16, Z16, Z16
-	VXORPS Z18, Z18, Z18
+TEXT ·q5kPair5AVX512(SB), NOSPLIT, $0-72
+	MOVQ       w+0(FP), AX
+	MOVQ       s+8(FP), CX
+	MOVQ       a+16(FP), DX
+	MOVQ       ahead+24(FP), BX
+	MOVQ       nb+40(FP), SI
+	MOVQ       size+48(FP), DI
+	MOVQ       y+64(FP), R8
+	MOVQ       (R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       8(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       16(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       24(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       32(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VXORPS     Z0, Z0, Z0
+	VXORPS     Z2, Z2, Z2
+	VXORPS     Z4, Z4, Z4
+	VXORPS     Z6, Z6, Z6
+	VXORPS     Z8, Z8, Z8
+	VXORPS     Z10, Z10, Z10
+	VXORPS     Z12, Z12, Z12
+	VXORPS     Z14, Z14, Z14
+	VXORPS     Z16, Z16, Z16
+	VXORPS     Z18, Z18, Z18
 
 super:
 	MOVQ CX, R8
@@ -28760,13 +29527,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -28986,8 +29753,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -29016,27 +29783,46 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kPair6AVX512(SB), NOSPLIT, $0-64
-	MOVQ   w+0(FP), AX
-	MOVQ   s+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z2, Z2, Z2
-	VXORPS Z4, Z4, Z4
-	VXORPS Z6, Z6, Z6
-	VXORPS Z8, Z8, Z8
-	VXORPS Z10, Z10, Z10
-	VXORPS Z12, Z12, Z12
-	VXORPS Z14, Z14, Z14
-	VXORPS Z16, Z16, Z16
-	VXORPS Z18, Z18, Z18
-	VXORPS Z20, Z20, Z20
-	VXORPS Z22, Z22, Z22
+TEXT ·q5kPair6AVX512(SB), NOSPLIT, $0-72
+	MOVQ       w+0(FP), AX
+	MOVQ       s+8(FP), CX
+	MOVQ       a+16(FP), DX
+	MOVQ       ahead+24(FP), BX
+	MOVQ       nb+40(FP), SI
+	MOVQ       size+48(FP), DI
+	MOVQ       y+64(FP), R8
+	MOVQ       (R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       8(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       16(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       24(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       32(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	MOVQ       40(R8), R9
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VXORPS     Z0, Z0, Z0
+	VXORPS     Z2, Z2, Z2
+	VXORPS     Z4, Z4, Z4
+	VXORPS     Z6, Z6, Z6
+	VXORPS     Z8, Z8, Z8
+	VXORPS     Z10, Z10, Z10
+	VXORPS     Z12, Z12, Z12
+	VXORPS     Z14, Z14, Z14
+	VXORPS     Z16, Z16, Z16
+	VXORPS     Z18, Z18, Z18
+	VXORPS     Z20, Z20, Z20
+	VXORPS     Z22, Z22, Z22
 
 super:
 	MOVQ CX, R8
@@ -29044,13 +29830,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -29306,8 +30092,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       (AX), Z0, Z0
 	VMOVUPS      Z0, (DX)
@@ -29341,15 +30127,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5kFine2AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kFine2AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kFine2AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -29361,13 +30147,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -29479,8 +30265,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), CX
 	VADDPS       Z2, Z0, Z0
 	VADDPS       (AX), Z0, Z0
@@ -29491,15 +30277,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kFine4AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kFine4AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -29515,13 +30301,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -29705,8 +30491,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z4, Z0, Z0
 	VADDPS       (AX), Z0, Z0
@@ -29724,15 +30510,15 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+// func q5kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, lines int, nb int, size int, bias *float32, y **float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kFine6AVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kFine6AVX512(SB), NOSPLIT, $0-72
 	MOVQ   w+0(FP), AX
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   ahead+24(FP), BX
-	MOVQ   nb+32(FP), SI
-	MOVQ   size+40(FP), DI
+	MOVQ   nb+40(FP), SI
+	MOVQ   size+48(FP), DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z2, Z2, Z2
 	VXORPS Z4, Z4, Z4
@@ -29752,13 +30538,13 @@ super:
 	MOVQ $0x00000008, R9
 
 block:
+	MOVQ lines+32(FP), R10
+
+ahead:
 	PREFETCHT1   (BX)
-	PREFETCHT1   64(BX)
-	PREFETCHT1   128(BX)
-	PREFETCHT1   192(BX)
-	PREFETCHT1   256(BX)
-	PREFETCHT1   320(BX)
-	ADDQ         $0x00000180, BX
+	ADDQ         $0x40, BX
+	DECQ         R10
+	JNZ          ahead
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z5, Z5, Z5
@@ -30014,8 +30800,8 @@ block:
 	JNZ          block
 	SUBQ         $0x08, SI
 	JNZ          super
-	MOVQ         bias+48(FP), AX
-	MOVQ         y+56(FP), CX
+	MOVQ         bias+56(FP), AX
+	MOVQ         y+64(FP), CX
 	MOVQ         (CX), DX
 	VADDPS       Z6, Z0, Z0
 	VADDPS       (AX), Z0, Z0
@@ -32810,16 +33596,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q6kOneRow1AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q6kOneRow1AVX2(SB), NOSPLIT, $0-72
+TEXT ·q6kOneRow1AVX2(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -32832,9 +33618,12 @@ group:
 	VXORPS Y1, Y1, Y1
 
 super:
-	MOVQ R10, R13
-	ADDQ $0x20, R10
-	MOVQ $0x00000008, R14
+	MOVQ       size+32(FP), R13
+	ADDQ       R10, R13
+	PREFETCHT0 (R13)
+	MOVQ       R10, R13
+	ADDQ       $0x20, R10
+	MOVQ       $0x00000008, R14
 
 block:
 	PREFETCHT0   (BX)
@@ -32846,6 +33635,9 @@ block:
 	PREFETCHT0   384(BX)
 	PREFETCHT0   448(BX)
 	PREFETCHT0   512(BX)
+	MOVQ         size+32(FP), R15
+	ADDQ         R10, R15
+	PREFETCHT0   (R15)
 	ADDQ         $0x00000224, BX
 	VPBROADCASTD 36(R11), Y2
 	VPBROADCASTD 36(R11), Y4
@@ -32958,16 +33750,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q6kOneRow1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kOneRow1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q6kOneRow1AVX512(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -32979,9 +33771,12 @@ group:
 	VXORPS Z1, Z1, Z1
 
 super:
-	VCVTPH2PS (R10), Z0
-	ADDQ      $0x20, R10
-	MOVQ      $0x00000008, R13
+	MOVQ       size+32(FP), R13
+	ADDQ       R10, R13
+	PREFETCHT0 (R13)
+	VCVTPH2PS  (R10), Z0
+	ADDQ       $0x20, R10
+	MOVQ       $0x00000008, R13
 
 block:
 	PREFETCHT0    (BX)
@@ -32993,6 +33788,9 @@ block:
 	PREFETCHT0    384(BX)
 	PREFETCHT0    448(BX)
 	PREFETCHT0    512(BX)
+	MOVQ          size+32(FP), R14
+	ADDQ          R10, R14
+	PREFETCHT0    (R14)
 	ADDQ          $0x00000224, BX
 	VMOVDQU64     (R9), Z2
 	VMOVDQU64     64(R9), Z3
@@ -33039,16 +33837,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q6kOneRowFine1AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kOneRowFine1AVX512(SB), NOSPLIT, $0-72
+TEXT ·q6kOneRowFine1AVX512(SB), NOSPLIT, $0-80
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
 	MOVQ ahead+40(FP), BX
-	MOVQ bias+48(FP), SI
-	MOVQ step+56(FP), DI
-	MOVQ y+64(FP), R8
+	MOVQ bias+56(FP), SI
+	MOVQ step+64(FP), DI
+	MOVQ y+72(FP), R8
 	ADDQ AX, BX
 
 group:
@@ -33061,9 +33859,12 @@ group:
 	VXORPS Z2, Z2, Z2
 
 super:
-	VCVTPH2PS (R10), Z0
-	ADDQ      $0x20, R10
-	MOVQ      $0x00000008, R13
+	MOVQ       size+32(FP), R13
+	ADDQ       R10, R13
+	PREFETCHT0 (R13)
+	VCVTPH2PS  (R10), Z0
+	ADDQ       $0x20, R10
+	MOVQ       $0x00000008, R13
 
 block:
 	PREFETCHT0    (BX)
@@ -33075,6 +33876,9 @@ block:
 	PREFETCHT0    384(BX)
 	PREFETCHT0    448(BX)
 	PREFETCHT0    512(BX)
+	MOVQ          size+32(FP), R14
+	ADDQ          R10, R14
+	PREFETCHT0    (R14)
 	ADDQ          $0x00000224, BX
 	VMOVDQU64     (R9), Z3
 	VMOVDQU64     64(R9), Z4
@@ -33138,16 +33942,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q6kOneRow2AVX2(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·q6kOneRow2AVX2(SB), NOSPLIT, $0-72
+TEXT ·q6kOneRow2AVX2(SB), NOSPLIT, $8-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -33164,29 +33968,66 @@ group:
 	VXORPS Y3, Y3, Y3
 
 super:
-	MOVQ R11, R14
-	ADDQ $0x20, R11
-	MOVQ $0x00000008, R15
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+	MOVQ       R11, R14
+	ADDQ       $0x20, R11
+	MOVQ       $0x00000008, R15
 
 block:
-	PREFETCHT0   (BX)
-	PREFETCHT0   64(BX)
-	PREFETCHT0   128(BX)
-	PREFETCHT0   192(BX)
-	PREFETCHT0   256(BX)
-	PREFETCHT0   320(BX)
-	PREFETCHT0   384(BX)
-	PREFETCHT0   448(BX)
-	PREFETCHT0   512(BX)
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT0   64(BX)(R9*1)
-	PREFETCHT0   128(BX)(R9*1)
-	PREFETCHT0   192(BX)(R9*1)
-	PREFETCHT0   256(BX)(R9*1)
-	PREFETCHT0   320(BX)(R9*1)
-	PREFETCHT0   384(BX)(R9*1)
-	PREFETCHT0   448(BX)(R9*1)
-	PREFETCHT0   512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), BP
+	ADDQ       R11, BP
+	PREFETCHT1 (BP)
+	PREFETCHT1 (BP)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), BP
+	ADDQ       R11, BP
+	PREFETCHT0 (BP)
+	PREFETCHT0 (BP)(R9*1)
+
+asked:
 	ADDQ         $0x00000224, BX
 	VPBROADCASTD 36(R12), Y4
 	VPBROADCASTD 36(R12), Y6
@@ -33399,16 +34240,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q6kOneRow2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kOneRow2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q6kOneRow2AVX512(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -33423,30 +34264,67 @@ group:
 	VXORPS Z3, Z3, Z3
 
 super:
-	VCVTPH2PS (R11), Z0
-	VCVTPH2PS (R11)(R9*1), Z2
-	ADDQ      $0x20, R11
-	MOVQ      $0x00000008, R14
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+	VCVTPH2PS  (R11), Z0
+	VCVTPH2PS  (R11)(R9*1), Z2
+	ADDQ       $0x20, R11
+	MOVQ       $0x00000008, R14
 
 block:
-	PREFETCHT0    (BX)
-	PREFETCHT0    64(BX)
-	PREFETCHT0    128(BX)
-	PREFETCHT0    192(BX)
-	PREFETCHT0    256(BX)
-	PREFETCHT0    320(BX)
-	PREFETCHT0    384(BX)
-	PREFETCHT0    448(BX)
-	PREFETCHT0    512(BX)
-	PREFETCHT0    (BX)(R9*1)
-	PREFETCHT0    64(BX)(R9*1)
-	PREFETCHT0    128(BX)(R9*1)
-	PREFETCHT0    192(BX)(R9*1)
-	PREFETCHT0    256(BX)(R9*1)
-	PREFETCHT0    320(BX)(R9*1)
-	PREFETCHT0    384(BX)(R9*1)
-	PREFETCHT0    448(BX)(R9*1)
-	PREFETCHT0    512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R15
+	ADDQ       R11, R15
+	PREFETCHT1 (R15)
+	PREFETCHT1 (R15)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R15
+	ADDQ       R11, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 (R15)(R9*1)
+
+asked:
 	ADDQ          $0x00000224, BX
 	VMOVDQU64     (R10), Z4
 	VMOVDQU64     64(R10), Z5
@@ -33527,16 +34405,16 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, bias *float32, step int, y *float32)
+// func q6kOneRowFine2AVX512(w *byte, a *byte, nb int, groups int, size int, ahead int, second int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kOneRowFine2AVX512(SB), NOSPLIT, $0-72
+TEXT ·q6kOneRowFine2AVX512(SB), NOSPLIT, $0-80
 	MOVQ  w+0(FP), AX
 	MOVQ  groups+24(FP), CX
 	MOVQ  size+32(FP), DX
 	MOVQ  ahead+40(FP), BX
-	MOVQ  bias+48(FP), SI
-	MOVQ  step+56(FP), DI
-	MOVQ  y+64(FP), R8
+	MOVQ  bias+56(FP), SI
+	MOVQ  step+64(FP), DI
+	MOVQ  y+72(FP), R8
 	ADDQ  AX, BX
 	MOVQ  CX, R9
 	IMULQ DX, R9
@@ -33553,30 +34431,67 @@ group:
 	VXORPS Z5, Z5, Z5
 
 super:
-	VCVTPH2PS (R11), Z0
-	VCVTPH2PS (R11)(R9*1), Z3
-	ADDQ      $0x20, R11
-	MOVQ      $0x00000008, R14
+	MOVQ       size+32(FP), R14
+	ADDQ       R11, R14
+	PREFETCHT0 (R14)
+	PREFETCHT0 (R14)(R9*1)
+	VCVTPH2PS  (R11), Z0
+	VCVTPH2PS  (R11)(R9*1), Z3
+	ADDQ       $0x20, R11
+	MOVQ       $0x00000008, R14
 
 block:
-	PREFETCHT0    (BX)
-	PREFETCHT0    64(BX)
-	PREFETCHT0    128(BX)
-	PREFETCHT0    192(BX)
-	PREFETCHT0    256(BX)
-	PREFETCHT0    320(BX)
-	PREFETCHT0    384(BX)
-	PREFETCHT0    448(BX)
-	PREFETCHT0    512(BX)
-	PREFETCHT0    (BX)(R9*1)
-	PREFETCHT0    64(BX)(R9*1)
-	PREFETCHT0    128(BX)(R9*1)
-	PREFETCHT0    192(BX)(R9*1)
-	PREFETCHT0    256(BX)(R9*1)
-	PREFETCHT0    320(BX)(R9*1)
-	PREFETCHT0    384(BX)(R9*1)
-	PREFETCHT0    448(BX)(R9*1)
-	PREFETCHT0    512(BX)(R9*1)
+	CMPQ       second+48(FP), $0x00
+	JEQ        first
+	PREFETCHT1 (BX)
+	PREFETCHT1 64(BX)
+	PREFETCHT1 128(BX)
+	PREFETCHT1 192(BX)
+	PREFETCHT1 256(BX)
+	PREFETCHT1 320(BX)
+	PREFETCHT1 384(BX)
+	PREFETCHT1 448(BX)
+	PREFETCHT1 512(BX)
+	PREFETCHT1 (BX)(R9*1)
+	PREFETCHT1 64(BX)(R9*1)
+	PREFETCHT1 128(BX)(R9*1)
+	PREFETCHT1 192(BX)(R9*1)
+	PREFETCHT1 256(BX)(R9*1)
+	PREFETCHT1 320(BX)(R9*1)
+	PREFETCHT1 384(BX)(R9*1)
+	PREFETCHT1 448(BX)(R9*1)
+	PREFETCHT1 512(BX)(R9*1)
+	MOVQ       size+32(FP), R15
+	ADDQ       R11, R15
+	PREFETCHT1 (R15)
+	PREFETCHT1 (R15)(R9*1)
+	JMP        asked
+
+first:
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 128(BX)
+	PREFETCHT0 192(BX)
+	PREFETCHT0 256(BX)
+	PREFETCHT0 320(BX)
+	PREFETCHT0 384(BX)
+	PREFETCHT0 448(BX)
+	PREFETCHT0 512(BX)
+	PREFETCHT0 (BX)(R9*1)
+	PREFETCHT0 64(BX)(R9*1)
+	PREFETCHT0 128(BX)(R9*1)
+	PREFETCHT0 192(BX)(R9*1)
+	PREFETCHT0 256(BX)(R9*1)
+	PREFETCHT0 320(BX)(R9*1)
+	PREFETCHT0 384(BX)(R9*1)
+	PREFETCHT0 448(BX)(R9*1)
+	PREFETCHT0 512(BX)(R9*1)
+	MOVQ       size+32(FP), R15
+	ADDQ       R11, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 (R15)(R9*1)
+
+asked:
 	ADDQ          $0x00000224, BX
 	VMOVDQU64     (R10), Z6
 	VMOVDQU64     64(R10), Z7

@@ -83,26 +83,25 @@ const minPair, maxPair = 2, 6
 // pairs reports whether a level has kernels for two row groups of a family.
 func (f family) pairs(l Level) bool { return l.wide() && f < q6k }
 
-// aheadBytes is how much of what comes next a kernel for two row groups asks for with
-// every block; aheadLines of the generator.
-const aheadBytes = 6 * 64
-
 // pair is tile for row group i of matrix e and the next, whose 32 results for row t
 // go to y[t]. T is minPair to maxPair; with Options.Fine it is even, and the second
 // half are residuals, whose products have been added. Meanwhile memory from ahead on
-// is fetched.
-func (m *Matrix) pair(e, i int, a []byte, T int, ahead *byte, bias *[2 * groupRows]float32, y *[maxPair]*[2 * groupRows]float32) {
+// is fetched, so many lines of 64 bytes with every block.
+func (m *Matrix) pair(e, i int, a []byte, T int, ahead *byte, lines int, bias *[2 * groupRows]float32, y *[maxPair]*[2 * groupRows]float32) {
 	nb := m.in / 32
 	data := m.mem[(e*m.groups+i)*m.size:][:2*m.size] // and no group: what is stored to be loaded in other pieces waits for all stores before
 	_ = a[:tileBytes*T*nb]
-	pairKernel(m.fam, T, m.opt.Fine, &data[0], &data[nb*layouts[m.fam].quants], &a[0], ahead, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
+	pairKernel(m.fam, T, m.opt.Fine, &data[0], &data[nb*layouts[m.fam].quants], &a[0], ahead, lines, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
 }
 
 // oneRow is tile for whole row groups i to i+groups-1 of matrix e and one activation row, with
 // Options.Fine and its residual, whose products have been added. The results, 16 for each
 // group, go to y; bias is as long, or nil.
 func (m *Matrix) oneRow(e, i, groups int, a []byte, bias, y []float32) {
-	b, step := m.mem[(e*m.groups+i)*m.size:][:groups*m.size], 4*groupRows
+	b, step, second := m.mem[(e*m.groups+i)*m.size:][:groups*m.size], 4*groupRows, 1
+	if fetchesPages {
+		second = 0
+	}
 	if y = y[:groups*groupRows]; bias == nil {
 		step = 0
 	}
@@ -114,7 +113,7 @@ func (m *Matrix) oneRow(e, i, groups int, a []byte, bias, y []float32) {
 		if bias != nil {
 			start, bias = &bias[:each*streams*groupRows][0], bias[each*streams*groupRows:]
 		}
-		oneRowKernel(m.opt.Level, m.fam, m.opt.Fine, streams, &b[0], &a[0], m.in/32, each, m.size, m.opt.Fetch.Ahead, start, step, &y[0])
+		oneRowKernel(m.opt.Level, m.fam, m.opt.Fine, streams, &b[0], &a[0], m.in/32, each, m.size, m.opt.Fetch.Ahead, second, start, step, &y[0])
 		groups, b, y = groups-each*streams, b[each*streams*m.size:], y[each*streams*groupRows:]
 	}
 }

@@ -216,7 +216,7 @@ func TestPairs(t *testing.T) {
 						n = T / 2
 					}
 					m.opt.Fine = fine
-					m.pair(0, 0, a, T, &m.mem[len(m.mem)-1], bias, &rows) // fetching ahead faults nowhere
+					m.pair(0, 0, a, T, &m.mem[len(m.mem)-1], T, bias, &rows) // fetching ahead faults nowhere
 					for g := range 2 {
 						var want [maxTile * groupRows]float32
 						start := (*[groupRows]float32)(bias[g*groupRows:])

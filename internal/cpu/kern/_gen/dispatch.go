@@ -25,7 +25,7 @@ func dispatch(file string) error {
 		}
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc oneRowKernel(l Level, f family, fine bool, streams int, w, a *byte, nb, groups, size, ahead int, bias *float32, step int, y *float32) {\nswitch {\n")
+	b.WriteString("}\n\nfunc oneRowKernel(l Level, f family, fine bool, streams int, w, a *byte, nb, groups, size, ahead, second int, bias *float32, step int, y *float32) {\nswitch {\n")
 	for _, isa := range []isa{avx2, avx512} {
 		for _, fine := range []bool{false, true} {
 			for _, streams := range rowStreams {
@@ -34,14 +34,14 @@ func dispatch(file string) error {
 				}
 				fmt.Fprintf(&b, "case %s && fine == %v && streams == %d:\nswitch f {\n", isa.is, fine, streams)
 				for _, f := range families {
-					fmt.Fprintf(&b, "case %s:\n%s(w, a, nb, groups, size, ahead, bias, step, y)\n", f.name, f.oneRowName(isa, fine, streams))
+					fmt.Fprintf(&b, "case %s:\n%s(w, a, nb, groups, size, ahead, second, bias, step, y)\n", f.name, f.oneRowName(isa, fine, streams))
 				}
 				b.WriteString("}\n")
 			}
 		}
 	}
 	b.WriteString("}\n")
-	b.WriteString("}\n\nfunc pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {\n")
+	b.WriteString("}\n\nfunc pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, lines, nb, size int, bias *float32, y **float32) {\n")
 	for _, k := range []struct {
 		condition, name string
 		rows            []int
@@ -53,7 +53,7 @@ func dispatch(file string) error {
 			}
 			fmt.Fprintf(&b, "case %s:\nswitch T {\n", f.name)
 			for _, T := range k.rows {
-				fmt.Fprintf(&b, "case %d:\n%s%s%dAVX512(w, s, a, ahead, nb, size, bias, y)\n", T, f.name, k.name, T)
+				fmt.Fprintf(&b, "case %d:\n%s%s%dAVX512(w, s, a, ahead, lines, nb, size, bias, y)\n", T, f.name, k.name, T)
 			}
 			b.WriteString("}\n")
 		}

@@ -162,7 +162,7 @@ func oneRow(isa isa, f family, fine bool, streams int) {
 	if fine {
 		T, doc = 2, " and its residuals"
 	}
-	function(f.oneRowName(isa, fine, streams), "func(w, a *byte, nb, groups, size, ahead int, bias *float32, step int, y *float32)",
+	function(f.oneRowName(isa, fine, streams), "func(w, a *byte, nb, groups, size, ahead, second int, bias *float32, step int, y *float32)",
 		fmt.Sprintf("multiplies %d times so many row groups with a tile of 1 row%s; see tileGo.", streams, doc))
 	base, groups, size, far := param("w"), param("groups"), param("size"), param("ahead")
 	bias, step, y := param("bias"), param("step"), param("y")
@@ -211,14 +211,48 @@ func oneRow(isa isa, f family, fine bool, streams int) {
 // blockBytes is what a block takes of a row group, all in all.
 func (f family) blockBytes() int { return f.quantBytes() + f.scaleBytes() + f.headBytes()/8 }
 
-// fetch asks for what a block takes, far from its streams, and moves on.
-func (f family) fetch(places []stream, far reg.GPVirtual) {
-	for _, place := range places {
-		for i := 0; i < f.blockBytes(); i += 64 {
-			PREFETCHT0(place.at(far)(i))
+// fetch asks for the quants and scales of a block far from its streams and moves on, and for the
+// scales of the same block of the next group: they lie behind all quants, so they are wanted before
+// the former gets there. Bytes of two streams come faster than the first-level cache can ask for
+// them: if second is not 0, they are fetched into the second level.
+func (f family) fetch(places []stream, far, s reg.GPVirtual) {
+	bytes := f.lut == nil && len(places) > 1
+	if bytes {
+		second, err := Param("second").Resolve()
+		if err != nil {
+			panic(err)
 		}
+		CMPQ(second.Addr, Imm(0))
+		JEQ(LabelRef("first"))
+		f.fetchBlock(places, far, s, PREFETCHT1)
+		JMP(LabelRef("asked"))
+		Label("first")
+	}
+	f.fetchBlock(places, far, s, PREFETCHT0)
+	if bytes {
+		Label("asked")
 	}
 	ADDQ(U32(f.blockBytes()), far)
+}
+
+// fetchBlock is fetch by one instruction.
+func (f family) fetchBlock(places []stream, far, s reg.GPVirtual, ask func(Op)) {
+	for _, place := range places {
+		for i := 0; i < f.blockBytes(); i += 64 {
+			ask(place.at(far)(i))
+		}
+	}
+	fetchNext(places, s, ask)
+}
+
+// fetchNext asks for the scales that lie a group behind s.
+func fetchNext(places []stream, s reg.GPVirtual, ask func(Op)) {
+	next := GP64()
+	MOVQ(param("size"), next)
+	ADDQ(s, next)
+	for _, place := range places {
+		ask(place.at(next)(0))
+	}
 }
 
 // body512 returns what writes a row group of each stream × T: sums [stream][row].
@@ -237,11 +271,12 @@ func (f family) body512(T int, places []stream) func(w, s, a, nb, far reg.GPVirt
 			}
 		}
 		f.loops("", w, s, a, nb, T, func() {
+			fetchNext(places, s, PREFETCHT0)
 			for i, place := range places {
 				f.head512(place.at(s), d[i], dmin[i])
 			}
 		}, func() {
-			f.fetch(places, far)
+			f.fetch(places, far, s)
 			for i, place := range places {
 				f.block512(T, a, place.at(w), place.at(s), tab, d[i], dmin[i], acc[i])
 			}
@@ -344,9 +379,6 @@ var pairT = []int{2, 3, 4, 5, 6}
 // fineT are those with as many residuals as rows.
 var fineT = []int{2, 4, 6}
 
-// aheadLines is how many lines of what comes next those kernels fetch with every block.
-const aheadLines = 6
-
 // pairs reports whether the family has kernels for two row groups.
 func (f family) pairs() bool { return f.kind != k6 }
 
@@ -354,8 +386,8 @@ func (f family) pairs() bool { return f.kind != k6 }
 // both. One row group at a time, the loads are what limits a tile: a core does two
 // dot products in the time of two loads, and every one of them has a load of its own.
 // The second group lies size bytes behind the first; the 32 results of row t go to
-// y[t]. From ahead on, aheadLines lines for every block are fetched into the
-// second-level cache.
+// y[t]. From ahead on, so many lines for every block are fetched into the second-level
+// cache.
 //
 // With fine, the second half of the rows are residuals of the first: a row's results
 // are its own, then those of its residual, then the bias, added in that order.
@@ -364,13 +396,20 @@ func pair512(f family, T int, fine bool) {
 	if fine {
 		name, doc = fmt.Sprintf("%sFine%dAVX512", f.name, T), fmt.Sprintf("multiplies two row groups with a tile of %d rows and their residuals; see tileGo.", T/2)
 	}
-	function(name, "func(w, s, a, ahead *byte, nb, size int, bias *float32, y **float32)", doc)
+	function(name, "func(w, s, a, ahead *byte, lines, nb, size int, bias *float32, y **float32)", doc)
 	w, s, a, next, nb, size := param("w"), param("s"), param("a"), param("ahead"), param("nb"), param("size")
 	at := func(base reg.GPVirtual, g, disp int) Mem {
 		if g == 0 {
 			return Mem{Base: base, Disp: disp}
 		}
 		return Mem{Base: base, Index: size, Scale: 1, Disp: disp}
+	}
+	rows := T
+	if fine {
+		rows = T / 2
+	}
+	if rows >= manyRows {
+		touch(param("y"), rows)
 	}
 	tab := f.table512()
 	var acc, sum [2][]reg.VecVirtual
@@ -383,10 +422,12 @@ func pair512(f family, T int, fine bool) {
 	}
 	head := GP64()
 	f.loops("", w, s, a, nb, T, func() { MOVQ(s, head) }, func() {
-		for i := range aheadLines {
-			PREFETCHT1(Mem{Base: next, Disp: 64 * i})
-		}
-		ADDQ(U32(64*aheadLines), next)
+		lines := param("lines")
+		Label("ahead")
+		PREFETCHT1(Mem{Base: next})
+		ADDQ(Imm(64), next)
+		DECQ(lines)
+		JNZ(LabelRef("ahead"))
 		var magic [2]reg.VecVirtual
 		for g := range sum {
 			if f.kind == e8m0 {
@@ -474,10 +515,6 @@ func pair512(f family, T int, fine bool) {
 		}
 	})
 	bias, y, row := param("bias"), param("y"), GP64()
-	rows := T
-	if fine {
-		rows = T / 2
-	}
 	for t := range rows {
 		MOVQ(Mem{Base: y, Disp: 8 * t}, row)
 		for g := range acc {
@@ -489,6 +526,19 @@ func pair512(f family, T int, fine bool) {
 		}
 	}
 	end()
+}
+
+// manyRows is how many rows of results are more than stores wait for by the way.
+const manyRows = 4
+
+// touch asks for the lines of the 32 results of each row, which are written long after.
+func touch(y reg.GPVirtual, rows int) {
+	row := GP64()
+	for t := range rows {
+		MOVQ(Mem{Base: y, Disp: 8 * t}, row)
+		PREFETCHT0(Mem{Base: row})
+		PREFETCHT0(Mem{Base: row, Disp: 64})
+	}
 }
 
 // unpack512 loads the quants of a block as bytes, word by word of the activations.
@@ -764,8 +814,11 @@ func (f family) body256(places []stream) func(w, s, a, nb, far reg.GPVirtual) []
 			}
 		}
 		head := GP64()
-		f.loops("", w, s, a, nb, 1, func() { MOVQ(s, head) }, func() {
-			f.fetch(places, far)
+		f.loops("", w, s, a, nb, 1, func() {
+			fetchNext(places, s, PREFETCHT0)
+			MOVQ(s, head)
+		}, func() {
+			f.fetch(places, far, s)
 			for i, place := range places {
 				f.block256(a, place.at(w), place.at(s), place.at(head), acc[i])
 			}
