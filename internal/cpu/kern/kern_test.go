@@ -440,3 +440,25 @@ func TestRow(t *testing.T) {
 		})
 	}
 }
+
+// TestCut: the parts of a task follow one another, none is longer than asked for, all but the last are
+// whole units, and workers get as many parts each where there are enough.
+func TestCut(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	for range 10_000 {
+		unit, workers, groups := 1+rng.IntN(2), 1+rng.IntN(5), 1+rng.IntN(200)
+		step := unit * (1 + rng.IntN(20))
+		var acts Acts
+		acts.cut(task{to: groups, hi: 3}, step, unit, workers)
+		at := 0
+		for i, part := range acts.tasks {
+			if part.from != at || part.to <= at || part.to-at > step || part.hi != 3 || (i+1 < len(acts.tasks) && part.to%unit != 0) {
+				t.Fatalf("%d groups for %d workers, up to %d in units of %d: part %d is %+v", groups, workers, step, unit, i, part)
+			}
+			at = part.to
+		}
+		if n := len(acts.tasks); at != groups || (n > workers && n%workers != 0 && n < (groups+unit-1)/unit) {
+			t.Fatalf("%d groups for %d workers, up to %d in units of %d: %d parts up to %d", groups, workers, step, unit, n, at)
+		}
+	}
+}
