@@ -40,6 +40,7 @@ func weighKernel(Level, family, int, *float32, int, *float32, int, *byte, int, i
 	panic(noKernels)
 }
 
+// Peak has nothing to run without kernels.
 func (l Level) Peak(Factor, int) { panic(noKernels) }
 
 func scaleMulAsm(Level, *float32, *float32, *float32, int, float32) { panic(noKernels) }
