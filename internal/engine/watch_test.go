@@ -35,11 +35,16 @@ func byWatch() bool {
 // processor, or the page that it runs on, at that point.
 type drowsy struct {
 	asleep atomic.Int64 // how long the next time, in ns; 0 = not at all
+	nods   bool         // it is late at every second look
+	looks  int
 }
 
 func (d *drowsy) clock() time.Time {
 	if byWatch() {
 		time.Sleep(time.Duration(d.asleep.Swap(0)))
+		if d.looks++; d.nods && d.looks%2 == 0 {
+			time.Sleep(watchEvery - 10*time.Millisecond)
+		}
 	}
 	return time.Now()
 }
@@ -66,18 +71,36 @@ func TestHLT1WatchAsleep(t *testing.T) {
 	})
 }
 
+// HLT-1: a process that gets half of a processor, a little at a time, takes twice as long.
+func TestHLT1WatchLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := drowsy{nods: true}
+		c := sim.Config{Cost: each(100 * time.Millisecond), OnLaunch: func(step int, _ *runner.Batch) error {
+			if step == 5 {
+				time.Sleep(15 * time.Second)
+			}
+			return nil
+		}}
+		g := start(t, script(t, c), Config{Clock: d.clock})
+		finished(t, g.submit(Request{Tokens: ids(1, 5), MaxTokens: 20}), sched.FinishLength)
+		if h := g.Health(); h.Restarts != 0 {
+			t.Errorf("%+v, want no restart", h)
+		}
+	})
+}
+
 // HLT-1: what the watch slept through is not given to what hangs afterwards.
 func TestHLT1AfterSleep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var d drowsy
-		var hung time.Time
+		hung := make(chan time.Time, 1)
 		gate := make(chan struct{})
 		c := sim.Config{Cost: each(100 * time.Millisecond), OnLaunch: func(step int, _ *runner.Batch) error {
 			switch step {
 			case 5:
 				d.asleep.Store(int64(time.Minute)) // the watch alone
 			case 610:
-				hung = time.Now()
+				hung <- time.Now()
 				<-gate
 			}
 			return nil
@@ -87,7 +110,7 @@ func TestHLT1AfterSleep(t *testing.T) {
 		if _, err := read(g.submit(Request{Tokens: ids(1, 5), MaxTokens: 1000})); !errors.Is(err, ErrInterrupted) {
 			t.Errorf("got %v, want %v", err, ErrInterrupted)
 		}
-		if took := time.Since(hung); took < 10*time.Second || took > 11*time.Second {
+		if took := time.Since(<-hung); took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("told after %v, want 10 s to 11 s", took)
 		}
 		close(gate)
@@ -100,7 +123,7 @@ func TestHLT1AfterSleep(t *testing.T) {
 // is found as soon as of any other.
 func TestHLT1SlowStep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var hung time.Time
+		hung := make(chan time.Time, 1)
 		gate := make(chan struct{})
 		slowly := func(step int, batch *runner.Batch) error {
 			if step != 5 && step != 15 {
@@ -111,7 +134,7 @@ func TestHLT1SlowStep(t *testing.T) {
 				batch.Beat()
 			}
 			if step == 15 {
-				hung = time.Now()
+				hung <- time.Now()
 				<-gate
 			}
 			return nil
@@ -128,7 +151,7 @@ func TestHLT1SlowStep(t *testing.T) {
 		if _, err := read(g.submit(Request{Tokens: ids(2, 5), MaxTokens: 20})); !errors.Is(err, ErrInterrupted) {
 			t.Errorf("got %v, want %v", err, ErrInterrupted)
 		}
-		if took := time.Since(hung); took < 10*time.Second {
+		if took := time.Since(<-hung); took < 10*time.Second {
 			t.Errorf("told after %v, want 10 s", took)
 		}
 		close(gate)
