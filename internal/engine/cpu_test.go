@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ossian/internal/cpu"
+	"ossian/internal/draft"
 	"ossian/internal/model"
 	"ossian/internal/model/modeltest"
 	"ossian/internal/runner"
@@ -40,7 +41,7 @@ func newFamily(t *testing.T, name string, rng *rand.Rand) *family {
 // runner returns a runner with pools of that many blocks of 8 tokens.
 func (f *family) runner(t *testing.T, threads, blocks, depth int) runner.Runner {
 	t.Helper()
-	lim := model.Limits{MaxSeqs: 4, MaxTokens: 48, MaxLen: 160, BlockSize: 8, Depth: depth}
+	lim := model.Limits{MaxSeqs: 4, MaxTokens: 48, MaxLen: 160, BlockSize: 8, Depth: depth, Lookahead: 7}
 	windows, _ := f.spec.Groups()
 	for range windows {
 		lim.Blocks = append(lim.Blocks, blocks)
@@ -57,8 +58,8 @@ func (f *family) runner(t *testing.T, threads, blocks, depth int) runner.Runner 
 }
 
 // TestDET1DET2CPU plays random schedules on a real device with 1, 2, 4 and 8 threads:
-// whatever the mix, order and time of arrival, chunk size, cancels, prefixes shared
-// and blocks taken away, every request gets what it gets alone.
+// whatever the mix, order and time of arrival, chunk size, cancels, prefixes shared,
+// blocks taken away and guesses, every request gets what it gets alone, and no loop fails.
 func TestDET1DET2CPU(t *testing.T) {
 	names, threads := []string{"gpt-oss", "qwen3", "llama"}, []int{1, 2, 4, 8}
 	schedules := soak.Cases(t, 24, 10_000)
@@ -73,12 +74,13 @@ func TestDET1DET2CPU(t *testing.T) {
 				sum.Steps += st.Steps
 				sum.Preemptions += st.Preemptions
 				sum.CacheHits += st.CacheHits
+				sum.Guesses.Add(&st.Guesses)
 			})
 		}
 	}
-	t.Logf("DET-1: %d random schedules of %d requests on %v with %v threads, %d steps, %d preemptions, %d cached tokens, 0 mismatches",
-		schedules, sum.Accepted, names, threads, sum.Steps, sum.Preemptions, sum.CacheHits)
-	if n := uint64(schedules); sum.Preemptions < n/4 || sum.CacheHits < n {
+	t.Logf("DET-1: %d random schedules of %d requests on %v with %v threads, %d steps, %d preemptions, %d cached tokens, %d rows with guesses, 0 mismatches",
+		schedules, sum.Accepted, names, threads, sum.Steps, sum.Preemptions, sum.CacheHits, sum.Guesses.Rows)
+	if n := uint64(schedules); sum.Preemptions < n/4 || sum.CacheHits < n || sum.Guesses.Rows < 4*n {
 		t.Error("too little happened: these schedules show nothing")
 	}
 }
@@ -101,6 +103,9 @@ func (s *stage) Launch(b *runner.Batch) error {
 		s.waits[0]--
 	}
 	s.mu.Unlock()
+	if err := runner.Check(b, s.Info()); err != nil {
+		return err
+	}
 	return s.Runner.Launch(b)
 }
 
@@ -110,9 +115,10 @@ func (s *stage) next() {
 }
 
 // play submits some requests, most of them while others run. One in twelve empties the
-// prefix cache first.
+// prefix cache first. In two of three schedules there are guesses, all of them or as many as pay.
 func (f *family) play(t *testing.T, threads int, rng *rand.Rand) Stats {
-	cfg := Config{Sched: sched.Config{ChunkLimit: []int{0, 1, 5, 20}[rng.IntN(4)], NoPrefixCache: rng.IntN(5) == 0}}
+	cfg := Config{Sched: sched.Config{ChunkLimit: []int{0, 1, 5, 20}[rng.IntN(4)], NoPrefixCache: rng.IntN(5) == 0},
+		Guesses: []*draft.Settings{nil, guessing(true), guessing(false)}[rng.IntN(3)]}
 	s := &stage{Runner: f.runner(t, threads, 20+rng.IntN(4), 1+rng.IntN(2)), waits: []int{0}}
 	for range 4 + rng.IntN(6) {
 		s.waits = append(s.waits, rng.IntN(6))
@@ -160,6 +166,9 @@ func (f *family) play(t *testing.T, threads int, rng *rand.Rand) Stats {
 			left++
 		}
 	}
+	if h := g.Health(); h.Restarts != 0 {
+		t.Errorf("%+v, want no fault", h)
+	}
 	return g.Stats()
 }
 
@@ -176,6 +185,9 @@ func tinyRequests(rng *rand.Rand, n int) []Request {
 		}
 		if i%2 == 0 {
 			q.Params.Temperature, q.Params.Seed = 1, rng.Uint64()
+		}
+		if i%5 == 0 {
+			q.Params.FrequencyPenalty, q.Params.Logprobs, q.Params.TopLogprobs = 0.3, true, 2
 		}
 		out = append(out, q)
 	}

@@ -42,6 +42,8 @@ type life struct {
 	busyLimit    atomic.Int64 // how long it may, in ns
 	fate         atomic.Int32 // alive → returned, or alive → abandoned → returned
 	runnerClosed atomic.Bool  // so that it is closed once
+	pulse        atomic.Int64 // Batch.Pulse of its steps
+	felt         int64        // of the supervisor alone: pulse when it last looked
 }
 
 // A step is a batch that was launched and is not collected.
@@ -253,6 +255,7 @@ func (l *life) launch() error {
 		l.publish(false) // who has a row in it runs; on some devices Launch is the whole step
 		l.tell()
 		l.inRunner = true
+		batch.Pulse = &l.pulse
 		if err := l.runner.Launch(batch); err != nil {
 			return fmt.Errorf("launch: %w", err)
 		}
@@ -379,8 +382,8 @@ func (l *life) expect() {
 	l.perStep, l.perToken = 20*l.eng.stepTimes.p99(), 2*l.eng.tokenTimes.p99()
 }
 
-// timeLimit returns how long steps of that many tokens may take before the loop
-// counts as hanging: HLT-1's max(10 s, 20 × p99 step), but not less than twice the
+// timeLimit returns how long steps of that many tokens may take, or not get on, before the
+// loop counts as hanging: HLT-1's max(10 s, 20 × p99 step), but not less than twice the
 // time of the tokens one by one, for a chunk of a prompt may follow hours of short
 // steps, and than four times the step before it, for each chunk of a long prompt takes
 // longer than the last. The first step, and one after a rest in which others may have
@@ -399,17 +402,26 @@ func (l *life) timeLimit(tokens int) time.Duration {
 // coldAfter is a rest after which weights may have left the memory.
 const coldAfter = time.Minute
 
-// stalled reports whether the loop hangs.
-func (l *life) stalled() bool {
+// stalled reports whether the loop hangs, at a time since the engine was made.
+func (l *life) stalled(now time.Duration) bool {
 	since := l.busySince.Load()
-	return since != 0 && int64(l.eng.elapsed())-since > l.busyLimit.Load()
+	return since != 0 && int64(now)-since > l.busyLimit.Load()
 }
 
-// forgive lets what the loop works on take that much longer.
-func (l *life) forgive(d time.Duration) {
-	if since := l.busySince.Load(); since != 0 {
-		l.busySince.CompareAndSwap(since, since+int64(d))
+// look lets what the loop works on take longer where it is not to blame: a watch that comes late
+// slept with the whole process or machine, and the loop did not run either; and a step that gets on,
+// however slowly, as where the machine lacks memory or processors, does not hang.
+func (l *life) look(now, late time.Duration) {
+	since := l.busySince.Load()
+	if since == 0 {
+		return
 	}
+	until := since + max(int64(late), 0)
+	if pulse := l.pulse.Load(); pulse != l.felt {
+		l.felt, until = pulse, int64(now)
+	}
+	// Never beyond now, or what hangs next would be found later.
+	l.busySince.CompareAndSwap(since, min(until, max(int64(now), since)))
 }
 
 // endFor ends a stream on behalf of a loop, if it is still that loop's to end.

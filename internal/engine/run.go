@@ -96,20 +96,17 @@ func (e *Engine) watch(life *life) error {
 	}()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	seen := time.Now()
+	seen := e.elapsed()
 	for {
 		select {
 		case err := <-done:
 			return err
 		case <-tick.C:
-			now := time.Now()
-			// A watch that comes late was asleep with the whole process or machine: the loop did
-			// not run either, and must not be blamed for that time.
-			if slept := now.Sub(seen) - watchEvery; slept > watchEvery {
-				life.forgive(slept)
-			}
+			// One look at the clock: what passes while this is looked at is for the next tick to see.
+			now := e.elapsed()
+			life.look(now, now-seen-watchEvery)
 			seen = now
-			if life.stalled() && life.fate.CompareAndSwap(alive, abandoned) {
+			if life.stalled(now) && life.fate.CompareAndSwap(alive, abandoned) {
 				return errStalled
 			}
 		}

@@ -196,9 +196,8 @@ func (d *decoder) alloc(uploader *uploader, lim Limits) {
 	d.picked, d.logits = uploader.buf(d.part, spec.Hidden), uploader.buf(d.part, spec.Vocab)
 }
 
-// forward is the whole model, models.md 1.2 and 2.2. Logits are wanted of that many
-// tokens.
-func (d *decoder) forward(wanted int) {
+// forward is the whole model, models.md 1.2 and 2.2, for the batch that the device has begun.
+func (d *decoder) forward(batch *runner.Batch) {
 	dev := d.dev
 	dev.Embed(d.hidden, d.embed)
 	q, k, v := d.qkv[0], d.qkv[1], d.qkv[2]
@@ -223,15 +222,17 @@ func (d *decoder) forward(wanted int) {
 			dev.Experts(d.delta, d.normed, d.ids, d.weights, layer.up, layer.upBias, layer.down, layer.downBias)
 		}
 		delta = d.delta
+		batch.Beat()
 	}
 	// Logits are large: they are made, and used up, for part tokens at a time.
 	dev.AddNorm(d.normed, d.hidden, delta, d.norm)
 	d.taps.at(len(d.layers), d.hidden)
 	d.taps.last(d.normed)
-	for from := 0; from < wanted; from += d.part {
+	for from, wanted := 0, wanted(batch); from < wanted; from += d.part {
 		dev.Select(d.picked, d.normed, from)
 		dev.Linear(d.logits, d.picked, d.head, nil)
 		dev.Sample(d.logits, from)
+		batch.Beat()
 	}
 }
 
@@ -262,7 +263,7 @@ func (d *decoder) Launch(batch *runner.Batch) error {
 		return err
 	}
 	d.taps.begin(batch)
-	d.forward(wanted(batch))
+	d.forward(batch)
 	if err := d.dev.End(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"ossian/internal/sample"
@@ -45,6 +46,14 @@ type Group struct {
 type Batch struct {
 	Tokens []int32 // new tokens of all rows, one row after another
 	Rows   []Row
+	Pulse  *atomic.Int64 // grows while the host gets on with the step, however slowly; nil = nobody watches
+}
+
+// Beat tells whoever watches that the step gets on.
+func (b *Batch) Beat() {
+	if b.Pulse != nil {
+		b.Pulse.Add(1)
+	}
 }
 
 // A Row is what one sequence does in a step.

@@ -158,6 +158,7 @@ func (p *pair) guess(batch *runner.Batch, result *runner.Result) error {
 	result.Guesses = p.guesses[:len(batch.Rows)]
 	// The first turn reads what the target has computed, each further one what the turn before it guessed.
 	own := false
+	p.step.Pulse = batch.Pulse
 	for p.gather(batch, result); len(p.step.Rows) > 0; p.advance(batch) {
 		if p.head != nil {
 			p.head.Take(p.places, own)
