@@ -12,11 +12,10 @@ import (
 
 // latency is what is read of the result of ossian bench latency.
 type latency struct {
-	Ossian struct {
-		Steps struct {
-			Prefill struct {
-				Rate float64 `json:"prompt_tokens_per_second"`
-			}
+	Latencies series // seconds of each measurement
+	Ossian    struct {
+		Prompt int `json:"prompt_tokens"` // of all together
+		Steps  struct {
 			Decode struct {
 				Rate float64 `json:"decode_tokens_per_second"`
 			}
@@ -39,9 +38,14 @@ func latencyDecode(out []byte) (float64, error) {
 	return positive(l.Ossian.Steps.Decode.Rate, err)
 }
 
+// latencyPrefill is the rate of a prompt in the median measurement, as it is of servers: the first one
+// of a process takes longer.
 func latencyPrefill(out []byte) (float64, error) {
 	l, err := parseLatency(out)
-	return positive(l.Ossian.Steps.Prefill.Rate, err)
+	if err != nil || len(l.Latencies) == 0 {
+		return positive(0, err)
+	}
+	return positive(float64(l.Ossian.Prompt)/float64(len(l.Latencies))/l.Latencies.median(), nil)
 }
 
 func positive(rate float64, err error) (float64, error) {
@@ -58,9 +62,9 @@ func parseLlamaBench(stdout, _ []byte) (map[string]float64, error) {
 		return nil, errors.New("llama-bench wrote no list of tests")
 	}
 	var tests []struct {
-		Prompt int     `json:"n_prompt"`
-		Gen    int     `json:"n_gen"`
-		Rate   float64 `json:"avg_ts"`
+		Prompt int    `json:"n_prompt"`
+		Gen    int    `json:"n_gen"`
+		Rates  series `json:"samples_ts"`
 	}
 	if err := json.NewDecoder(bytes.NewReader(stdout[at:])).Decode(&tests); err != nil {
 		return nil, fmt.Errorf("llama-bench: %w", err)
@@ -68,11 +72,11 @@ func parseLlamaBench(stdout, _ []byte) (map[string]float64, error) {
 	out := map[string]float64{}
 	for _, t := range tests {
 		switch {
-		case t.Rate <= 0:
+		case len(t.Rates) == 0:
 		case t.Gen == 0:
-			out[prefillCase(t.Prompt)] = t.Rate
+			out[prefillCase(t.Prompt)] = t.Rates.median()
 		case t.Prompt == 0:
-			out[decodeCase(1)] = t.Rate
+			out[decodeCase(1)] = t.Rates.median()
 		}
 	}
 	if len(out) == 0 {

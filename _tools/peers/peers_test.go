@@ -25,8 +25,8 @@ const (
   {
     "n_prompt": 512,
     "n_gen": 0,
-    "avg_ts": 230.5,
-    "samples_ts": [ 230.5 ]
+    "avg_ts": 227.3,
+    "samples_ts": [ 220.5, 231, 230.5 ]
   },
   {
     "n_prompt": 0,
@@ -48,13 +48,15 @@ llama_perf_context_print:        load time =    1200.00 ms
 `
 	latencyResult = `Avg latency: 3.25 seconds
 
-Prefill: 19.96 prompt tokens/s (1 steps with prompts only)
+Prefill: 19.96 prompt tokens/s (3 steps with prompts only)
 {
     "avg_latency": 3.25,
+    "latencies": [4, 2.5, 3.25],
     "ossian": {
+        "prompt_tokens": 195,
         "environment": {"version": "dev"},
         "steps": {
-            "prefill": {"steps": 1, "prompt_tokens_per_second": 19.96},
+            "prefill": {"steps": 3, "prompt_tokens_per_second": 19.96},
             "mixed": {"steps": 0},
             "decode": {"steps": 4, "decode_tokens_per_second": 340.44}
         }
@@ -90,7 +92,7 @@ func TestParse(t *testing.T) {
 		{"one batch", batchedTable, batched("deep", 8), map[string]float64{"deep": 68.98}},
 		{"a batch that did not fit", batchedTable, batched("", 8, 32, 64), nil},
 		{"Ossian's decoding", latencyResult, rate(latencyDecode), map[string]float64{"": 340.44}},
-		{"Ossian's prefill", latencyResult, rate(latencyPrefill), map[string]float64{"": 19.96}},
+		{"Ossian's prefill", latencyResult, rate(latencyPrefill), map[string]float64{"": 20}},
 		{"a prompt only, no decoding", `{` + "\n" + `"ossian": {"steps": {"prefill": {"prompt_tokens_per_second": 1}}}}`, rate(latencyDecode), nil},
 		{"Ossian without a result", "Avg latency: 3.25 seconds\n", rate(latencyDecode), nil},
 		{"a load", servedResult, served, map[string]float64{totalRate: 13.5, ttft: 2.5, tpot: 80, longestGap: 1.5}},
