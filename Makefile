@@ -30,9 +30,9 @@ lint:
 # Everything that starts goroutines or is shared among them; of kern what runs on a pool of
 # threads. The race detector is the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... ckpt command/... config cpu engine eval/... generate host hub kv kvevents lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal tools/... trace/... watch wire/... cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... ckpt command/... config cpu cpu/measure engine eval/... generate host hub kv kvevents lab lab/engines lab/ledger lab/measure load metrics packed runner/... sched self server sim store/... synth terminal tools/... trace/... watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden|^TestBudget$$' ./internal/token ./internal/jinja ./internal/grammar ./internal/chat
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Pool|Mul|Invariance|Interleave|Columns|Pack|BF16|Fine|Q8|Measure' ./internal/cpu/kern
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Pool|Mul|Invariance|Interleave|Columns|Pack|BF16|Fine|Q8|Cut|Attend' ./internal/cpu/kern
 
 # Without assembly: the kernels, whole models, and what the commands answer.
 purego:
