@@ -167,6 +167,7 @@ func keysAMX() {
 	MOVQ(Mem{Base: keys, Disp: 8 * fetchRows / 16}, next)
 	MOVQ(argument("q"), q)
 	MOVQ(argument("blocks"), left)
+	// A tile of sums for the group: keys are the tile of activations, queries that of weights.
 	tileOp("TILEZERO", tile(0))
 	Label("block")
 	tileOp("TILELOADD", Mem{Base: key, Index: ld, Scale: 1}, tile(4))
@@ -180,6 +181,7 @@ func keysAMX() {
 	ADDQ(U32(1024), q)
 	DECQ(left)
 	JNZ(LabelRef("block"))
+	// The tile has a row for each key; y has one for each query.
 	turned, to, ldy := GP64(), GP64(), GP64()
 	MOVQ(argument("scratch"), turned)
 	MOVQ(argument("ldy"), ldy)
@@ -467,6 +469,8 @@ func weighPairsColumns(heads, n int, ldp, ldp3, off reg.GPVirtual) (sums [][][2]
 		MOVQ(Mem{Base: rows, Disp: 8 * odd}, at[odd])
 		MOVQ(Mem{Base: rows, Disp: 8 * (fetchRows + odd)}, next[odd])
 	}
+	// Words of both rows side by side are pairs of tokens; unpacking takes them by halves of 128 bits,
+	// so a register has elements 0 to 3 of every eight, the other 4 to 7.
 	for i := range n {
 		a, low, high := ZMM(), ZMM(), ZMM()
 		second := Mem{Base: at[1], Index: off, Scale: 1, Disp: 64 * i}

@@ -173,7 +173,7 @@ func (k *bf16Kernel) paired(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg
 		}
 		for t := range k.T {
 			x := Op(Mem{Base: a, Disp: 64*t + 4*pair})
-			if k.G > 1 {
+			if k.G > 1 { // with one group a register would save no load
 				v := k.isa.vec()
 				VPBROADCASTD(x, v)
 				x = v
@@ -216,6 +216,7 @@ func (k *bf16Kernel) tiled(groups []reg.GPVirtual, a reg.GPVirtual, acc [][]reg.
 				}
 			}
 		}
+		// What blocks gave before comes last, as tiles add it.
 		for t := range sums {
 			for part, even := range sums[t][0] {
 				VADDPS(sums[t][1][part], even, even)
