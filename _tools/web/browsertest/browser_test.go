@@ -23,6 +23,8 @@ import (
 
 	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/audits"
+	"github.com/chromedp/cdproto/css"
+	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -298,6 +300,24 @@ func (b *tab) until(expression string) {
 			b.t.Fatalf("waited in vain for %s; the page says: %.1500s", expression, get[string](b, "document.body.innerText"))
 		}
 	}
+}
+
+// fonts are those with which the browser drew the first element of a selector.
+func (b *tab) fonts(selector string) (fonts []*css.PlatformFontUsage) {
+	b.t.Helper()
+	b.run(dom.Enable(), css.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
+		document, err := dom.GetDocument().Do(ctx)
+		if err != nil {
+			return err
+		}
+		node, err := dom.QuerySelector(document.NodeID, selector).Do(ctx)
+		if err != nil {
+			return err
+		}
+		fonts, err = css.GetPlatformFontsForNode(node).Do(ctx)
+		return err
+	}))
+	return fonts
 }
 
 // mark is the selector of what carries a mark for tests. A second word is added to it.
