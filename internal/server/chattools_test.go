@@ -338,6 +338,7 @@ func TestChatToolsLimits(t *testing.T) {
 
 // TestChatToolsWait: a stream stays open while a tool runs, and a client that leaves ends it.
 func TestChatToolsWait(t *testing.T) {
+	t.Parallel() // it waits
 	begun, release, ended := make(chan bool, 2), make(chan bool), make(chan error, 2)
 	b := &bench{call: func(ctx context.Context, _ builtin.Call) builtin.Result {
 		begun <- true

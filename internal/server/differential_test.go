@@ -304,6 +304,7 @@ func (tr *transcript) prefix(of *transcript) bool {
 // sequences are preempted: what arrives is, byte for byte, the answer that is not
 // streamed, or its beginning where the stream was cut off.
 func TestLIF4Sockets(t *testing.T) {
+	soak.Beside(t)
 	n := soak.Cases(t, 400, 20_000)
 	var steps, failures atomic.Int64
 	var faulty atomic.Bool

@@ -218,6 +218,7 @@ func TestCON3IdleMakeRoom(t *testing.T) {
 
 // TestCON3SlowMakeRoom: nor do connections whose bodies do not come.
 func TestCON3SlowMakeRoom(t *testing.T) {
+	t.Parallel() // it waits
 	g := start(t, setup{reply: hello, limits: map[limits.ID]int64{limits.Connections: 6}})
 	for range 12 {
 		c, err := net.Dial("tcp", g.addr)

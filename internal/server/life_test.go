@@ -41,6 +41,7 @@ func eventually(t testing.TB, within time.Duration, what string, f func() bool) 
 // TestCON2Cut has readers that never read: they are cut when a write has stalled, or
 // too much has come meanwhile, and nobody else notices.
 func TestCON2Cut(t *testing.T) {
+	t.Parallel() // it waits
 	for _, c := range []struct {
 		cost   time.Duration
 		limits map[limits.ID]int64

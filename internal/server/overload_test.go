@@ -253,6 +253,7 @@ func TestADM5(t *testing.T) {
 // TestADM6Load floods the server with one key's long requests, and asks for something
 // short with another. Then both flood.
 func TestADM6Load(t *testing.T) {
+	soak.Beside(t)
 	long, short := soak.Cases(t, 60, 1000), soak.Cases(t, 8, 60)
 	window, pause := 2*time.Second, 50*time.Millisecond
 	if soaking() {

@@ -294,6 +294,7 @@ func wantUsage(t *testing.T, made object, sampled []string, prompts [][]int32) {
 // TestResponseToolsEndWithAnswer: tools that fail or take too long, limits, and requests that ask
 // for none.
 func TestResponseToolsEndWithAnswer(t *testing.T) {
+	t.Parallel() // it waits
 	var played stage
 	set := map[limits.ID]int64{limits.ToolTime: 1500}
 	box := runs(t, set, registry.Config{Servers: []string{"demo"}, Demo: registry.Demo{Browser: "corpus", Corpus: site(t)}})

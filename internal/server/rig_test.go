@@ -57,6 +57,7 @@ var vocabulary = sync.OnceValue(func() *grammar.Vocabulary { return grammar.NewV
 // not get that far.
 func TestMain(m *testing.M) {
 	python.Helper(os.Args[1:])
+	soak.Abreast(8) // they wait
 	before := goroutines()
 	code := m.Run()
 	if flag.Lookup("test.fuzz").Value.String() != "" {

@@ -84,6 +84,7 @@ func TestTLS(t *testing.T) {
 // The end of a client is noticed through TLS as it is without: also behind bytes that
 // nobody has read.
 func TestTLSDepartures(t *testing.T) {
+	t.Parallel()                                                             // it waits
 	u := setup{reply: strings.Repeat("x", 64), cost: 100 * time.Millisecond} // five minutes for a reply
 	u.cfg.TLS = certified(t)
 	g := start(t, u)

@@ -222,6 +222,7 @@ func TestToolCrash(t *testing.T) {
 // TestToolHangs: a server of MCP that does not answer costs a call its time, and the model says so.
 // A client that leaves before ends the call.
 func TestToolHangs(t *testing.T) {
+	t.Parallel() // it waits
 	wait := newBarrier()
 	defer wait.lift()
 	set := map[limits.ID]int64{limits.ToolTime: 1000}

@@ -122,6 +122,7 @@ func (h *hall) hold(t *testing.T, g *rig, n int) {
 // TestToolConversations: conversations with tools beside plain ones, of two owners, each with what
 // it has alone, id for id: nobody sees pages, cursors, variables or files of others.
 func TestToolConversations(t *testing.T) {
+	soak.Beside(t)
 	n := soak.Cases(t, 50, 1000)
 	box := runs(t, nil, registry.Config{Servers: []string{"demo", weatherPeer(t, func() {}).Address}, Demo: registry.Demo{Browser: "corpus", Corpus: site(t)}})
 	h := &hall{talks: map[int]*talk{}}

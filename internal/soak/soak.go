@@ -3,6 +3,7 @@
 package soak
 
 import (
+	"flag"
 	"os"
 	"strconv"
 	"testing"
@@ -25,4 +26,21 @@ func Cases(t testing.TB, change, release int) int {
 		t.Fatalf("%s=%q: want a number above 0, 1 for the counts of a release", Env, text)
 	}
 	return max(change, int(float64(release)*share))
+}
+
+// Abreast lets n tests that call t.Parallel run at a time, however few processors there are: for
+// packages whose tests wait more than they compute. TestMain calls it before m.Run. -parallel
+// says otherwise, and so does Env: times are figures then.
+func Abreast(n int) {
+	if os.Getenv(Env) == "" {
+		_ = flag.Set("test.parallel", strconv.Itoa(n)) // testing has registered it
+	}
+}
+
+// Beside runs t beside others, as t.Parallel does, except where counts of a release are run: then
+// it has the machine to itself.
+func Beside(t *testing.T) {
+	if os.Getenv(Env) == "" {
+		t.Parallel()
+	}
 }
