@@ -212,6 +212,7 @@ func TestProxyIsBounded(t *testing.T) {
 
 // TestFailureIsPrintable: what a server said last is in the error when it never became ready.
 func TestFailureIsPrintable(t *testing.T) {
+	t.Parallel() // it waits
 	base := rawServer(t, "HTTP/1.1 503 Busy\r\n\r\n"+steering, "", 0)
 	setup := Setup{Backend: "openai", URL: base + "/v1/completions", Stream: true, Arrivals: Arrivals{Rate: math.Inf(1), Burstiness: 1}}
 	h, err := NewHTTP(HTTPConfig{Setup: &setup})

@@ -199,6 +199,7 @@ func TestLoadLateness(t *testing.T) {
 
 // Ten thousand open streams fit into 400 MB.
 func TestLoadMemory(t *testing.T) {
+	soak.Beside(t)
 	n := soak.Cases(t, 100, 10000)
 	url := playing(t, scripted.Script{TTFT: time.Second, Gap: 500 * time.Millisecond})
 	most := uint64(0)

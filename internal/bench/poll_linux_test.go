@@ -35,6 +35,7 @@ func TestSocketWriteWaits(t *testing.T) {
 
 // A deadline ends what waits: at once if it has passed, else within about a second.
 func TestSocketDeadline(t *testing.T) {
+	t.Parallel() // it waits
 	for _, c := range []struct {
 		name string
 		wait func(s *socket) error

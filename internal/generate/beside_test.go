@@ -174,6 +174,7 @@ func TestBesideEnds(t *testing.T) {
 // TestBesideLost: of a call that does not end with its time nobody waits for the end, and the next
 // ones do not run: its session is in use. What ran beside it counts.
 func TestBesideLost(t *testing.T) {
+	t.Parallel() // it waits
 	f := qwen(t)
 	release := make(chan struct{})
 	r := newRig(t, f, play{script: f.counted("</tool_response>", besides...), limits: map[limits.ID]int64{limits.ToolWall: 1000}})

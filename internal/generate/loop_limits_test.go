@@ -374,6 +374,7 @@ func TestToolSteps(t *testing.T) {
 // TestToolWall: a tool that takes longer than answers may is ended, and the answer is made
 // without it, also where the tool does not end.
 func TestToolWall(t *testing.T) {
+	t.Parallel() // it waits
 	f := gptOSS(t)
 	for _, hangs := range []bool{false, true} {
 		release := make(chan struct{})

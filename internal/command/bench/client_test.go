@@ -13,6 +13,7 @@ import (
 	"ossian/internal/command"
 	"ossian/internal/command/commandtest"
 	"ossian/internal/command/serve"
+	"ossian/internal/soak"
 )
 
 // One command measures the built-in model; its log and its result can be read again
@@ -156,4 +157,7 @@ func root() *cobra.Command {
 }
 
 // TestMain makes the test binary that program where a test starts it as a process.
-func TestMain(m *testing.M) { commandtest.Main(m, func() { os.Exit(command.Main(root())) }) }
+func TestMain(m *testing.M) {
+	soak.Abreast(4) // they wait
+	commandtest.Main(m, func() { os.Exit(command.Main(root())) })
+}

@@ -15,6 +15,7 @@ import (
 
 // The whole self test, with its servers in processes of their own.
 func TestSelfTest(t *testing.T) {
+	t.Parallel() // it waits
 	var out bytes.Buffer
 	s := selfTest{streams: []int{1, 2}, rate: 200, most: 1000, length: 100 * time.Millisecond, arrive: 50,
 		server: func(ctx context.Context, args ...string) *exec.Cmd {

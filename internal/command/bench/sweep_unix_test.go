@@ -59,6 +59,7 @@ func freePort(t *testing.T) string {
 
 // A sweep of ossian by ossian, both as processes: two servers, two clients each.
 func TestSweepServe(t *testing.T) {
+	t.Parallel() // it waits
 	dir := t.TempDir()
 	port := freePort(t)
 	write := func(name, text string) string {
@@ -112,6 +113,7 @@ func TestSweepServe(t *testing.T) {
 // A run that fails costs itself: the others are measured, what failed is named at the end, and
 // the figures are of what there is. --stop-on-error ends at the first.
 func TestSweepGoesOn(t *testing.T) {
+	t.Parallel() // it waits
 	dir := t.TempDir()
 	port := freePort(t)
 	params := filepath.Join(dir, "bench.json")

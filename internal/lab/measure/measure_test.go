@@ -20,6 +20,7 @@ import (
 	"ossian/internal/lab"
 	"ossian/internal/lab/ledger"
 	"ossian/internal/lab/planfile"
+	"ossian/internal/soak"
 )
 
 // serverEnv makes this test's program a server: what its flags say becomes of it.
@@ -29,7 +30,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(serverEnv) != "" {
 		os.Exit(serve(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	soak.Abreast(8) // they wait
+	code := m.Run()
+	if left := below(); len(left) > 0 { // here, for tests beside each other have processes
+		fmt.Fprintln(os.Stderr, "processes are left:", left)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // serve is a scripted server with the behaviour of one of the ways to fail.
@@ -461,6 +468,11 @@ func descendants(t *testing.T) []string {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("no /proc")
 	}
+	return below()
+}
+
+// below is that, of a system without /proc nothing.
+func below() []string {
 	parents := map[string]string{}
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range paths {
@@ -485,6 +497,7 @@ func descendants(t *testing.T) []string {
 // A campaign with real processes: engines of which one is 17 times slower and one does not start, an
 // option that is worth much, and one that does not exist (lab.md 10, L2).
 func TestCampaign(t *testing.T) {
+	t.Parallel() // it waits
 	m := measurer(t)
 	plan := &planfile.Plan{Name: "doubles", Models: []string{"gpt-oss"}, Seed: 42, Cache: planfile.CacheReset,
 		Objective:  planfile.Objective{Metric: "total_token_throughput", Maximize: true, On: "chat"},
@@ -515,9 +528,6 @@ func TestCampaign(t *testing.T) {
 	if winner := result.End.Winner["gpt-oss"]; winner.Engine != "fast" || winner.Flags["async"] != "true" {
 		t.Errorf("winner %+v", winner)
 	}
-	if left := descendants(t); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
 }
 
 // carriesOut is a campaign of one engine with a flag, within a budget.
@@ -536,25 +546,26 @@ func carriesOut(t *testing.T, m *Measurer, flag string, budget time.Duration) ([
 
 // A server that hangs, or does not come up, costs no more than the budget has: what is cut says so.
 func TestBudgetOfHangs(t *testing.T) {
+	t.Parallel()
 	for _, flag := range []string{"stalls", "silent"} {
-		m := measurer(t)
-		m.Quiet = time.Hour
-		lines, err := carriesOut(t, m, flag, 2*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var cut []ledger.Trial
-		for _, line := range lines {
-			if line.Trial != nil && line.Trial.State != ledger.StateBegun {
-				cut = append(cut, *line.Trial)
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel() // it waits
+			m := measurer(t)
+			m.Quiet = time.Hour
+			lines, err := carriesOut(t, m, flag, 2*time.Second)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if len(cut) != 1 || cut[0].State != ledger.StateCut || cut[0].Reason != "budget ended" {
-			t.Errorf("%s: %+v", flag, cut)
-		}
-	}
-	if left := descendants(t); len(left) > 0 {
-		t.Errorf("processes left: %v", left)
+			var cut []ledger.Trial
+			for _, line := range lines {
+				if line.Trial != nil && line.Trial.State != ledger.StateBegun {
+					cut = append(cut, *line.Trial)
+				}
+			}
+			if len(cut) != 1 || cut[0].State != ledger.StateCut || cut[0].Reason != "budget ended" {
+				t.Errorf("%+v", cut)
+			}
+		})
 	}
 }
 
