@@ -2,6 +2,7 @@ package chat_test
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -102,8 +103,8 @@ func TestBudget(t *testing.T) {
 						end = len(text)
 					}
 					all := sampled(f.tok, text[:end])
-					if k.Mask(mask); only && !slices.Equal(bits(mask), all[:1]) {
-						t.Fatalf("before %q %d ids may come", text, len(bits(mask)))
+					if k.Mask(mask); only && !slices.Equal(idsOf(mask), all[:1]) {
+						t.Fatalf("before %q %d ids may come", text, len(idsOf(mask)))
 					}
 					if n := f.follow(t, k, all); n != len(all) {
 						t.Fatalf("%q is forbidden before %q", f.tok.Text(all[n]), text)
@@ -115,10 +116,10 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-func bits(mask []uint64) (ids []int32) {
-	for i := range int32(len(mask) * 64) {
-		if mask[i/64]>>(i%64)&1 == 1 {
-			ids = append(ids, i)
+func idsOf(mask []uint64) (ids []int32) {
+	for i, word := range mask {
+		for ; word != 0; word &= word - 1 {
+			ids = append(ids, int32(i*64+bits.TrailingZeros64(word)))
 		}
 	}
 	return ids

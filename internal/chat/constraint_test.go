@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -381,10 +382,22 @@ func (h *held) pick(mask []uint64, rng *rand.Rand) int32 {
 	if len(exits) > 0 && rng.IntN(3) == 0 {
 		return exits[rng.IntN(len(exits))]
 	}
-	from, n := rng.Int32N(int32(h.tok.Vocab())), int32(h.tok.Vocab())
-	for i := range n {
-		if id := (from + i) % n; allowed(id) {
-			return id
+	n := int32(h.tok.Vocab())
+	from := rng.Int32N(n)
+	if id := firstOf(mask, from, n); id >= 0 {
+		return id
+	}
+	return firstOf(mask, 0, from)
+}
+
+// firstOf returns the first token of a mask from an id on and before another, or -1.
+func firstOf(mask []uint64, from, before int32) int32 {
+	for id := from; id < before; id = id/64*64 + 64 {
+		if rest := mask[id/64] >> (id % 64); rest != 0 {
+			if id += int32(bits.TrailingZeros64(rest)); id < before {
+				return id
+			}
+			return -1
 		}
 	}
 	return -1

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -126,9 +127,14 @@ func TestMatcherEnds(t *testing.T) {
 }
 
 func tokensOf(mask []uint64) (ids []int32) {
-	for i := range int32(len(mask) * 64) {
-		if mask[i/64]>>(i%64)&1 == 1 {
-			ids = append(ids, i)
+	count := 0
+	for _, word := range mask {
+		count += bits.OnesCount64(word)
+	}
+	ids = make([]int32, 0, count)
+	for i, word := range mask {
+		for ; word != 0; word &= word - 1 {
+			ids = append(ids, int32(i*64+bits.TrailingZeros64(word)))
 		}
 	}
 	return ids
