@@ -230,7 +230,10 @@ func listen(r *http.Response, begun func()) (all told) {
 // status is 0.
 func TestOPS2Process(t *testing.T) {
 	n := soak.Cases(t, 24, 500)
-	const timeout = 10 * time.Second
+	timeout := 5 * time.Second
+	if commandtest.Soaking() {
+		timeout *= 2
+	}
 	p := serveProcess(t, "--max-num-seqs", fmt.Sprint(n), "--num-gpu-blocks-override", "20000", "--drain-timeout", timeout.String())
 	p.ready()
 	const short, long = 20, 4000
