@@ -13,7 +13,10 @@ TOOLS        = $(filter-out ./_tools/clients/go/ ./_tools/image/ ./_tools/manife
 .PHONY: check fmt vet lint race purego cross generate interop fuzz fuzz-long bench conformance clients interpreters mcp tokens templates grammars reference smollm2 tinymodel performance peers \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench soak-eval
 
-check: fmt vet lint race purego cross generate interop web-test browser fuzz
+# The first ones can run at a time (make -j2): they compile, and wait for registries. Of the rest one
+# writes sources, and tests may want the machine for themselves.
+check: fmt vet lint cross interop web-test
+	for stage in generate race purego browser fuzz; do $(MAKE) $$stage || exit 1; done
 
 fmt:
 	@out=$$(gofmt -l cmd docs internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
@@ -155,18 +158,24 @@ reports:
 	_tools/bench/reports.sh $(MODELS)/reports
 
 # Comparisons with other implementations, from the package registries. Needs
-# python3, npm, Chromium and about 2 GB in $(MODELS) and .venv.
-conformance: smollm2 tokens templates interpreters clients mcp reports
+# python3, npm, Chromium and about 2 GB in $(MODELS) and .venv. All but reports, which measures, can
+# run at a time.
+conformance: smollm2 tokens templates interpreters clients mcp
+	$(MAKE) reports
 
 .venv/installed: _tools/requirements.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install -q -r _tools/requirements.txt
+	.venv/bin/pip install -q --no-compile -r _tools/requirements.txt
 	touch $@
 
-# A real model against the figures of llama.cpp and transformers.
-smollm2:
+SMOLLM2 = $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
+$(SMOLLM2):
 	MODELS=$(MODELS) PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
-	$(GO) run ./_tools/smollm2 $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
+
+# A real model against the figures of llama.cpp and transformers.
+smollm2: $(SMOLLM2)
+	MODELS=$(MODELS) PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
+	$(GO) run ./_tools/smollm2 $(SMOLLM2)
 
 # The Python tool with interpreters that have what Debian's lacks: numpy, and a kernel of Jupyter.
 interpreters: .venv/installed
@@ -193,7 +202,7 @@ evaluations:
 	cd $(MODELS)/eval/goldens && for file in $$(find . -type f); do cmp $$file $(CURDIR)/internal/eval/$$file || exit 1; done
 
 # Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
-tokens: .venv/installed
+tokens: .venv/installed $(SMOLLM2)
 	PATH="$$PWD/.venv/bin:$$PATH" sh _tools/tokens/fetch.sh
 	.venv/bin/python _tools/tokens/compare.py --n $(STRINGS)
 
