@@ -14,6 +14,9 @@ func (d *Device) Select(dst, x model.Buf, from int) {
 	d.op.dst.wrote(rows)
 }
 
+// Narrows implements model.Narrower.
+func (d *Device) Narrows() {}
+
 // pickRow copies the activations of a token whose logits are wanted.
 func (d *Device) pickRow(_, i int) {
 	wanted := &d.step.wanted[d.op.from+i]

@@ -34,6 +34,7 @@ type decoder struct {
 	gateUp, inner         Buf // [T,2·inner], [T,inner] dense layers
 	router, ids, weights  Buf // [T,experts], [T,topK], [T,topK]
 	picked, logits        Buf // [R,H], [R,Vocab]
+	fewAttended           Buf // [R,QDim]; nil = the device is no Narrower
 	part                  int // R: tokens whose logits are computed at a time
 
 	qkv []Buf // [T,QDim], [T,KVDim], [T,KVDim]
@@ -194,46 +195,89 @@ func (d *decoder) alloc(uploader *uploader, lim Limits) {
 	d.ids, d.weights = uploader.buf(tokens, spec.FFN.TopK), uploader.buf(tokens, spec.FFN.TopK)
 	d.part = lim.Outputs() // what steps that only sample need at most
 	d.picked, d.logits = uploader.buf(d.part, spec.Hidden), uploader.buf(d.part, spec.Vocab)
+	if _, ok := d.dev.(Narrower); ok {
+		d.fewAttended = uploader.buf(d.part, spec.QDim())
+	}
 }
 
 // forward is the whole model, models.md 1.2 and 2.2, for the batch that the device has begun.
 func (d *decoder) forward(batch *runner.Batch) {
 	dev := d.dev
 	dev.Embed(d.hidden, d.embed)
-	q, k, v := d.qkv[0], d.qkv[1], d.qkv[2]
-	delta := Buf(nil) // nothing to add before the first layer
+	wanted, hidden, delta := wanted(batch), d.hidden, Buf(nil) // nothing to add before the first layer
+	few := d.fewAreEnough(wanted, len(batch.Tokens))
 	for i := range d.layers {
 		layer := &d.layers[i]
-		dev.AddNorm(d.normed, d.hidden, delta, layer.attnNorm)
-		d.taps.at(i, d.hidden)
-		dev.Linears(d.qkv, d.normed, layer.qkv, layer.qkvBias)
-		dev.Rotate(q, k, layer.qNorm, layer.kNorm)
-		dev.Store(i, k, v)
-		dev.Attend(d.attended, q, i, layer.sinks)
-		dev.Linear(d.delta, d.attended, layer.o, layer.oBias)
-		dev.AddNorm(d.normed, d.hidden, d.delta, layer.ffnNorm)
-		if layer.dense {
-			dev.Linear(d.gateUp, d.normed, layer.up, layer.upBias)
-			dev.GLU(d.inner, d.gateUp)
-			dev.Linear(d.delta, d.inner, layer.down, layer.downBias)
-		} else {
-			dev.Linear(d.router, d.normed, layer.router, layer.routerBias)
-			dev.Route(d.ids, d.weights, d.router)
-			dev.Experts(d.delta, d.normed, d.ids, d.weights, layer.up, layer.upBias, layer.down, layer.downBias)
+		attended := d.attend(i, delta)
+		if few && i == len(d.layers)-1 {
+			if wanted == 0 { // keys and values are stored, which is what the step was for
+				return
+			}
+			hidden, attended = d.selectFew()
 		}
+		dev.Linear(d.delta, attended, layer.o, layer.oBias)
+		dev.AddNorm(d.normed, hidden, d.delta, layer.ffnNorm)
+		d.feedForward(layer)
 		delta = d.delta
 		batch.Beat()
 	}
-	// Logits are large: they are made, and used up, for part tokens at a time.
-	dev.AddNorm(d.normed, d.hidden, delta, d.norm)
-	d.taps.at(len(d.layers), d.hidden)
+	dev.AddNorm(d.normed, hidden, delta, d.norm)
+	d.taps.at(len(d.layers), hidden)
 	d.taps.last(d.normed)
-	for from, wanted := 0, wanted(batch); from < wanted; from += d.part {
+	if few {
+		dev.Linear(d.logits, d.normed, d.head, nil)
+		dev.Sample(d.logits, 0)
+		return
+	}
+	// Logits are large: they are made, and used up, for part tokens at a time.
+	for from := 0; from < wanted; from += d.part {
 		dev.Select(d.picked, d.normed, from)
 		dev.Linear(d.logits, d.picked, d.head, nil)
 		dev.Sample(d.logits, from)
 		batch.Beat()
 	}
+}
+
+// attend is a layer as far as its attention, of all tokens: of each the keys and values are stored.
+// delta is what the layer before adds.
+func (d *decoder) attend(number int, delta Buf) (attended Buf) {
+	dev, layer := d.dev, &d.layers[number]
+	q, k, v := d.qkv[0], d.qkv[1], d.qkv[2]
+	dev.AddNorm(d.normed, d.hidden, delta, layer.attnNorm)
+	d.taps.at(number, d.hidden)
+	dev.Linears(d.qkv, d.normed, layer.qkv, layer.qkvBias)
+	dev.Rotate(q, k, layer.qNorm, layer.kNorm)
+	dev.Store(number, k, v)
+	dev.Attend(d.attended, q, number, layer.sinks)
+	return d.attended
+}
+
+// feedForward leaves in delta what a layer makes of normed.
+func (d *decoder) feedForward(layer *layer) {
+	dev := d.dev
+	if layer.dense {
+		dev.Linear(d.gateUp, d.normed, layer.up, layer.upBias)
+		dev.GLU(d.inner, d.gateUp)
+		dev.Linear(d.delta, d.inner, layer.down, layer.downBias)
+		return
+	}
+	dev.Linear(d.router, d.normed, layer.router, layer.routerBias)
+	dev.Route(d.ids, d.weights, d.router)
+	dev.Experts(d.delta, d.normed, d.ids, d.weights, layer.up, layer.upBias, layer.down, layer.downBias)
+}
+
+// fewAreEnough reports whether what follows the last attention is computed only for the tokens whose
+// logits are wanted: nobody reads the others' states, unless a head does. Of a prompt it is one token,
+// or none. No bit depends on it, as no token's depend on its neighbours (models.md 5.1).
+func (d *decoder) fewAreEnough(wanted, tokens int) bool {
+	return d.fewAttended != nil && d.taps == nil && wanted < tokens && wanted <= d.part
+}
+
+// selectFew returns the residual stream and the attention of the tokens whose logits are wanted.
+func (d *decoder) selectFew() (hidden, attended Buf) {
+	d.dev.Select(d.picked, d.hidden, 0)
+	d.dev.Select(d.fewAttended, d.attended, 0)
+	return d.picked, d.fewAttended
 }
 
 // wanted counts the tokens of a step whose logits are wanted.

@@ -118,3 +118,10 @@ type Device interface {
 	Select(dst, x Buf, from int) // [T,H] → [R,H]: the tokens whose logits are wanted, from that one on
 	Sample(logits Buf, from int) // [R,Vocab] of the same tokens → ids and scores of the step
 }
+
+// A Narrower is a device on which Select keeps the bits of any buffer, whatever its width, and AddNorm
+// takes the rows of sum: there what follows the last attention is computed of a part of a step's tokens.
+type Narrower interface {
+	Device
+	Narrows()
+}
