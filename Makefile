@@ -31,10 +31,10 @@ lint:
 	$(GO) run $(STATICCHECK) ./... $(TOOLS)
 
 # Everything that starts goroutines or is shared among them; of ckpt what reads on all processors,
-# of kern what runs on a pool of threads. What one goroutine owns is here where that is tested: kv and
-# sched in engine, wire in server. The race detector is the one thing that needs a C compiler.
+# of kern what runs on a pool of threads. What one goroutine owns is here where it is used by several:
+# sched in engine. The race detector is the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench bench/client bench/offline bench/scripted bench/sweep command/... cpu cpu/measure engine eval generate host hub kvevents lab/engines lab/ledger lab/measure load metrics packed runner self server store/... terminal tools/... trace/... watch wire/response cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench bench/client bench/offline bench/scripted bench/sweep command/... config cpu cpu/measure engine eval generate host hub kv kvevents lab/engines lab/ledger lab/measure load metrics packed runner self server store/... terminal tools/... trace/... watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run '^Test(Open|CKP|Seal|Verify|Source|Start|Drop|Close|Unchanged|Guard)' ./internal/ckpt
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden|^TestBudget$$' ./internal/token ./internal/jinja ./internal/grammar ./internal/chat
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Pool|Mul|Invariance|Interleave|Columns|Pack|BF16|Fine|Q8|Cut|Attend' ./internal/cpu/kern
