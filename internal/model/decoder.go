@@ -211,6 +211,7 @@ func (d *decoder) forward(batch *runner.Batch) {
 		attended := d.attend(i, delta)
 		if few && i == len(d.layers)-1 {
 			if wanted == 0 { // keys and values are stored, which is what the step was for
+				batch.Beat()
 				return
 			}
 			hidden, attended = d.selectFew()
