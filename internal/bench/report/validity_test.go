@@ -256,6 +256,28 @@ func TestClientTooSlow(t *testing.T) {
 	}
 }
 
+// TestBurstsOfGuesses: a server that guesses sends several tokens of a step together. That is no
+// fault where as many guesses held as half of the gaps, by its counters.
+func TestBurstsOfGuesses(t *testing.T) {
+	for _, c := range []struct {
+		held  float64 // of the gaps
+		valid bool
+	}{{0, false}, {0.4, false}, {0.8, true}} {
+		r := good(bench.VLLM)
+		faults[1].plant(r)
+		accepted := c.held * float64(20*len(r.Samples))
+		r.Before = map[string]float64{specPrefix + "num_drafts_total": 0}
+		r.After = map[string]float64{specPrefix + "num_drafts_total": float64(len(r.Samples)), specPrefix + "num_draft_tokens_total": 2 * accepted, specPrefix + "num_accepted_tokens_total": accepted}
+		x := Summarize(r, words).Ossian
+		if len(x.Findings) != 1 || x.Findings[0].ID != FaultBursts || x.Findings[0].Warning != c.valid || x.Valid != c.valid {
+			t.Errorf("%.0f %% of the gaps are guesses that held: %+v, valid %v", 100*c.held, x.Findings, x.Valid)
+		}
+		if c.valid && !slices.Equal(x.Findings[0].Touches, []string{"itl"}) {
+			t.Errorf("touches %v", x.Findings[0].Touches)
+		}
+	}
+}
+
 // TestOneToken: answers of one token have no pace that the client could be slower than; what
 // is left to be late for is the next answer.
 func TestOneToken(t *testing.T) {

@@ -260,7 +260,7 @@ func ownSpeculation(s *seen) (verdict, bool) {
 	if out := drafts(s, s.prefix()+":spec_decode_"); len(out.evidence) > 0 {
 		return out, true
 	}
-	out := verdict{state: Off, reason: "texts that repeat come sooner with --speculative-config, the same ids", evidence: append([]Evidence{{"route /metrics", "no counter of drafts"}}, s.evidence("experts")...)}
+	out := verdict{state: Off, reason: "texts that repeat come sooner with --speculative-config, the same ids", evidence: append([]Evidence{{"route /metrics", "no counter of drafts"}}, s.evidence("experts")...), change: set("speculative-config", `{"method": "suffix"}`)}
 	if experts, told := s.number("experts"); told && experts > 0 {
 		out.reason = "files and records that are copied come sooner with --speculative-config, the same ids; little else does, as each token of a step brings experts of its own"
 	}
