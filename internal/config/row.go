@@ -101,8 +101,8 @@ func (r *row) parse(texts []string) (p parsed, err error) {
 		}
 		return p, r.within(p.d.Seconds())
 	case object:
-		if !json.Valid([]byte(p.text)) {
-			return p, errors.New("JSON expected")
+		if err = json.Unmarshal([]byte(p.text), new(any)); err != nil { // and says what is wrong with it
+			return p, fmt.Errorf("JSON expected, such as '{\"key\": 1}', found %.40q: %w", p.text, err)
 		}
 	}
 	return p, nil
