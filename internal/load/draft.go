@@ -57,7 +57,7 @@ func (o *Options) beginDraft(checkpoint *ckpt.Model, device Device, note func(st
 	case head && !o.Draft.Head && !o.Draft.Either:
 		return nil, draftError("%s is an EAGLE3 head: method eagle3 is for it", o.Draft.Name)
 	case !head && o.Draft.Head:
-		return nil, draftError("%s: its config.json is not that of an EAGLE3 head; a whole model guesses with method draft_model", o.Draft.Name)
+		return nil, draftError("%s: its config.json is missing or not that of an EAGLE3 head; a whole model guesses with method draft_model", o.Draft.Name)
 	case head:
 		return o.beginHead(path, checkpoint, device)
 	}
