@@ -204,16 +204,19 @@ func (d *decoder) alloc(uploader *uploader, lim Limits) {
 func (d *decoder) forward(batch *runner.Batch) {
 	dev := d.dev
 	dev.Embed(d.hidden, d.embed)
-	wanted, hidden, delta := wanted(batch), d.hidden, Buf(nil) // nothing to add before the first layer
+	wanted := wanted(batch)
 	few := d.fewAreEnough(wanted, len(batch.Tokens))
+	hidden, attended := d.hidden, d.attended
+	delta := Buf(nil) // nothing to add before the first layer
 	for i := range d.layers {
-		layer := &d.layers[i]
-		attended := d.attend(i, delta)
-		if few && i == len(d.layers)-1 {
-			if wanted == 0 { // keys and values are stored, which is what the step was for
-				batch.Beat()
-				return
-			}
+		layer, last := &d.layers[i], i == len(d.layers)-1
+		d.project(i, delta)
+		if few && last && wanted == 0 { // keys and values are stored, which is what the step was for
+			batch.Beat()
+			return
+		}
+		dev.Attend(d.attended, d.qkv[0], i, layer.sinks)
+		if few && last {
 			hidden, attended = d.selectFew()
 		}
 		dev.Linear(d.delta, attended, layer.o, layer.oBias)
@@ -239,9 +242,9 @@ func (d *decoder) forward(batch *runner.Batch) {
 	}
 }
 
-// attend is a layer as far as its attention, of all tokens: of each the keys and values are stored.
-// delta is what the layer before adds.
-func (d *decoder) attend(number int, delta Buf) (attended Buf) {
+// project leaves the queries of all tokens in a layer for its attention, and stores their keys and
+// values. delta is what the layer before adds.
+func (d *decoder) project(number int, delta Buf) {
 	dev, layer := d.dev, &d.layers[number]
 	q, k, v := d.qkv[0], d.qkv[1], d.qkv[2]
 	dev.AddNorm(d.normed, d.hidden, delta, layer.attnNorm)
@@ -249,8 +252,6 @@ func (d *decoder) attend(number int, delta Buf) (attended Buf) {
 	dev.Linears(d.qkv, d.normed, layer.qkv, layer.qkvBias)
 	dev.Rotate(q, k, layer.qNorm, layer.kNorm)
 	dev.Store(number, k, v)
-	dev.Attend(d.attended, q, number, layer.sinks)
-	return d.attended
 }
 
 // feedForward leaves in delta what a layer makes of normed.
