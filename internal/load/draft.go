@@ -167,8 +167,8 @@ func (o *Options) beginSmall(checkpoint *ckpt.Model, device Device, note func(st
 	if err != nil {
 		return nil, fmt.Errorf("--speculative-config: %w", err)
 	}
-	checkpoint.Attach(small)
-	own := *o
+	checkpoint.Attach(small) // whoever watches the target's files watches these, too
+	own := *o                // as the target is loaded, but with nothing to guess for it in turn
 	own.Draft, own.Device = nil, "cpu"
 	loading := &Loading{options: &own, checkpoint: small, note: note}
 	if device.gpu != nil {
