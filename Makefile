@@ -109,6 +109,12 @@ cuda:
 arm64:
 	./_tools/arm64.sh
 
+# What differs with AMX, on a processor without it: its instructions are done by a program that
+# traces the tests.
+.PHONY: amx
+amx:
+	./_tools/amx.sh
+
 # What is sent to other programs, held to decoders that others have written: a module of its own.
 interop:
 	cd internal/_interop && $(GO) vet ./... && $(GO) test ./...
