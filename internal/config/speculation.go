@@ -91,6 +91,9 @@ func speculative(text string) (*draft.Settings, []string, error) {
 	if err := json.Unmarshal([]byte(text), &reading.given); err != nil || reading.given == nil {
 		return nil, nil, errors.New(speculationExample)
 	}
+	if key := twice(text); key != "" {
+		return nil, nil, fmt.Errorf("key %.60q is given twice", key)
+	}
 	for _, key := range slices.Sorted(maps.Keys(reading.given)) {
 		read := speculationKeys[key]
 		if read == nil {
@@ -114,7 +117,27 @@ func unknownSpeculation(key string) error {
 		return fmt.Errorf("unknown key %.60q: it is called %s here", key, other)
 	}
 	known := slices.Sorted(maps.Keys(speculationKeys))
-	return fmt.Errorf("unknown key %.60q%s", key, nearest.Hint(strings.ReplaceAll(key, "-", "_"), known))
+	if hint := nearest.Hint(strings.ReplaceAll(key, "-", "_"), known); hint != "" {
+		return fmt.Errorf("unknown key %.60q%s", key, hint)
+	}
+	return fmt.Errorf("unknown key %.60q; there are %s", key, strings.Join(known, ", "))
+}
+
+// twice returns a key that stands twice in an object of JSON, of which decoding keeps one silently;
+// "" = there is none. Its text is well-formed.
+func twice(text string) string {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	_, _ = decoder.Token() // the bracket
+	for seen := map[string]bool{}; decoder.More(); {
+		token, _ := decoder.Token()
+		key, _ := token.(string)
+		if seen[key] {
+			return key
+		}
+		seen[key] = true
+		_ = decoder.Decode(new(json.RawMessage))
+	}
+	return ""
 }
 
 // complete chooses what was left out, and finds what contradicts itself.

@@ -127,3 +127,15 @@ func TestIndexRandom(t *testing.T) {
 		checkIndex(t, idsOf(text, random.IntN(12)+1), ruleOf(byte(random.Uint32())), random.IntN(12))
 	}
 }
+
+// TestSettingsString: what the server's log says of guesses.
+func TestSettingsString(t *testing.T) {
+	for want, s := range map[string]Settings{
+		"suffix, up to 7 a sequence and step, as many as pay":           {Method: Suffix, Tokens: 7, Adaptive: true},
+		"draft_model a/b, up to 3 a sequence and step, all are checked": {Method: Model, Draft: "a/b", Tokens: 3},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

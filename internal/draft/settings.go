@@ -1,5 +1,7 @@
 package draft
 
+import "fmt"
+
 // Methods of guessing, as --speculative-config names them.
 const (
 	NGram  = "ngram"       // an Index with windows of ids, always as many guesses
@@ -39,6 +41,18 @@ type Settings struct {
 
 // A BatchLimit bounds the guesses behind each sequence in steps with From to To sequences.
 type BatchLimit struct{ From, To, Tokens int }
+
+// String says in a line what guesses, and how much.
+func (s *Settings) String() string {
+	by, checked := s.Method, "all are checked"
+	if s.Draft != "" {
+		by += " " + s.Draft
+	}
+	if s.Adaptive {
+		checked = "as many as pay"
+	}
+	return fmt.Sprintf("%s, up to %d a sequence and step, %s", by, s.Tokens, checked)
+}
 
 // Lookup reports whether guesses come from text, without a model.
 func (s *Settings) Lookup() bool { return s.Method == NGram || s.Method == Suffix }

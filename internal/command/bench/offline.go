@@ -90,7 +90,7 @@ func (o *offlineOptions) command(short, long string, run func(*cobra.Command, *c
 const engineFlags = `--model --threads --max-model-len --max-num-seqs --max-num-batched-tokens
   --num-gpu-blocks-override --kv-cache-dtype --gpu-memory-utilization
   --[no-]enable-prefix-caching --activation-bits --cpu-weights --packed-weights
-  --exact --no-verify
+  --speculative-config --exact --no-verify
   --config`
 
 // serverFlags are settings of serve that say nothing to an engine. A file of --config

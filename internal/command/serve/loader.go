@@ -70,7 +70,11 @@ func (ld *loader) load(ctx context.Context) (hosted *host.Model, err error) {
 		}
 		return err
 	}
-	ld.log.Info("model loaded", "model", ld.name, "device", hosted.Engine.Device(), "took", time.Since(began).Round(time.Millisecond))
+	loaded := []any{"model", ld.name, "device", hosted.Engine.Device(), "took", time.Since(began).Round(time.Millisecond)}
+	if guesses := settings.Speculation; guesses != nil {
+		loaded = append(loaded, "guesses", guesses.String())
+	}
+	ld.log.Info("model loaded", loaded...)
 	return hosted, nil
 }
 
