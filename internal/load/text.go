@@ -31,7 +31,7 @@ func ChatFormat(checkpoint *ckpt.Model, template string) (chat.Format, error) {
 	}
 	text, err := templateText(template)
 	if err != nil {
-		return nil, fmt.Errorf("--chat-template %.100q: %w", template, err)
+		return nil, templateError(template, err)
 	}
 	facts.Template, facts.Chosen = text, true
 	format, err := chat.New(facts)
@@ -39,9 +39,25 @@ func ChatFormat(checkpoint *ckpt.Model, template string) (chat.Format, error) {
 		err = fmt.Errorf("%w; leave the flag out", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--chat-template %.100q: %w", template, err)
+		return nil, templateError(template, err)
 	}
 	return format, nil
+}
+
+// CheckTemplate reports what is wrong with the value of --chat-template whatever the model is: a file
+// that cannot be read.
+func CheckTemplate(template string) error {
+	if template == "" {
+		return nil
+	}
+	if _, err := templateText(template); err != nil {
+		return templateError(template, err)
+	}
+	return nil
+}
+
+func templateError(template string, err error) error {
+	return fmt.Errorf("--chat-template %.100q: %w", template, err)
 }
 
 // templateSource names the file, or the key of a GGUF file, whose template is wrong by err.

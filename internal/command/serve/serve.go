@@ -111,6 +111,9 @@ func openPort(cfg *config.Config) (net.Listener, error) {
 			return nil, fmt.Errorf("--speculative-config: %w", err)
 		}
 	}
+	if err := load.CheckTemplate(cfg.Template); err != nil {
+		return nil, err
+	}
 	l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("%w; --port chooses another port, 0 any free one", err)

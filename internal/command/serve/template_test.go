@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,9 @@ func TestServeTemplateErrors(t *testing.T) {
 			out, status, err := commandtest.Run(t, root(), append([]string{"serve", c.model, "--chat-template", c.template}, more...)...)
 			if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(out+status, "memory plan") {
 				t.Errorf("%q: %v, want %q\n%s", c.template, err, c.err, status)
+			}
+			if unread := slices.Contains([]string{"none.jinja", "empty", "large"}, c.template); unread && strings.Contains(out+status, "listening on") {
+				t.Errorf("%q: a port was open before the file was read:\n%s%s", c.template, out, status)
 			}
 		}
 	}
