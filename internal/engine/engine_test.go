@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,6 +253,20 @@ func stopIn(t *testing.T, after time.Duration, busy bool, depth int, stop func(s
 	}
 	if got, want := finished(t, other, sched.FinishLength), alone(ids(1, 4), 12); !slices.Equal(got, want) {
 		t.Errorf("the other got %v, want %v", got, want)
+	}
+}
+
+// Who has an answer finds it counted: in Stats, and by what is told of steps.
+func TestCountedBeforeHandedOut(t *testing.T) {
+	var told atomic.Int64
+	g := start(t, script(t, sim.Config{}), Config{Step: func(tokens int, _ time.Duration) { told.Add(int64(tokens)) }})
+	prompt := ids(1, 8)
+	for i := range 1000 {
+		s := g.submit(Request{Tokens: prompt, MaxTokens: 1, Salt: uint64(i)})
+		finished(t, s, sched.FinishLength)
+		if st, want := g.Stats(), i+1; st.Sampled != uint64(want) || told.Load() != int64(want*len(prompt)) {
+			t.Fatalf("after %d answers: %d ids counted, %d tokens told of, want %d", want, st.Sampled, told.Load(), want*len(prompt))
+		}
 	}
 }
 

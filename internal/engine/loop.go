@@ -305,17 +305,18 @@ func (l *life) deliver(result *runner.Result) error {
 	}
 	l.lastEnd = now
 	l.chunkers.learn(step.promptTokens, took)
+	// Counted before it is handed out: who has an answer finds it in the figures.
+	l.publish(false)
+	if l.eng.cfg.Step != nil && step.counted > 0 {
+		l.eng.cfg.Step(step.counted, took)
+	}
 	if !l.handOut(outputs, step.tokens, took, now) {
 		return errAbandoned
 	}
 	at := max(int64(now.Sub(l.eng.epoch)), 1)
 	l.eng.progress.Store(at)
 	l.busySince.Store(at)
-	l.publish(false)
 	l.sayGuesses(now, false)
-	if l.eng.cfg.Step != nil && step.counted > 0 {
-		l.eng.cfg.Step(step.counted, took)
-	}
 	return nil
 }
 

@@ -236,8 +236,8 @@ func TestMeasure(t *testing.T) {
 	if report := checked(t, through); posts.Load() != 0 || report.Now.NotMeasured == "" || report.Now.Measured != nil {
 		t.Errorf("%d requests were not GET; %+v", posts.Load(), report.Now)
 	}
-	defer func(usual time.Duration) { runTime = usual }(runTime)
-	runTime = 200 * time.Millisecond
+	defer func(load, run time.Duration) { loadTime, runTime = load, run }(loadTime, runTime)
+	loadTime, runTime = time.Hour, 200*time.Millisecond
 	report := checked(t, through, "--measure", "--bandwidth", "10")
 	if posts.Load() == 0 || len(report.Now.Measured) != 2 {
 		t.Fatalf("%d requests that were not GET; %+v", posts.Load(), report.Now)

@@ -24,18 +24,21 @@ import (
 )
 
 const (
-	loadTime     = 60 * time.Second // all load together, tokenizers included
-	leastRuns    = 5                // of a workload
-	inputLen     = 128              // tokens of a prompt
-	outputLen    = 64               // of an answer
-	pairs        = 5                // of runs with prompts that are new, and sent again
+	leastRuns    = 5   // of a workload
+	inputLen     = 128 // tokens of a prompt
+	outputLen    = 64  // of an answer
+	pairs        = 5   // of runs with prompts that are new, and sent again
 	againPrompts = 8
 	several      = 8 // requests at once in the second workload
 	mostPerRun   = 200
 )
 
-// runTime is how long a run lasts on a server that is fast enough; tests are in a hurry.
-var runTime = 2 * time.Second
+// loadTime is how long all load together may take, tokenizers included, and runTime, how long a run
+// lasts on a server that is fast enough. Tests are in a hurry, and their machines may be slow.
+var (
+	loadTime = 60 * time.Second
+	runTime  = 2 * time.Second
+)
 
 // A sender measures one server.
 type sender struct {
