@@ -295,7 +295,7 @@ func TestAllowed(t *testing.T) {
 			t.Errorf("%s: %v", address, got)
 		}
 	}
-	for _, bad := range []string{"", "https://x", "x/y", "*", "x:", "a b"} {
+	for _, bad := range []string{"", "https://x", "x/y", "*", "x:", "a b", "[:[[[[[[[[:1]:80", "[[::1]]", "::1]", "[::1", "[]"} {
 		if checkAllow([]string{bad}) == nil {
 			t.Errorf("%q is taken for a host", bad)
 		}

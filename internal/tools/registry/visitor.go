@@ -33,13 +33,13 @@ func (r *Registry) visit(asked *wire.ServerTool) (*wish, error) {
 func checkAllow(hosts []string) error {
 	for _, host := range hosts {
 		name, behind := host, ""
-		if at := strings.LastIndexByte(host, ']'); at >= 0 { // of IPv6
-			name, behind = host[:at+1], host[at+1:]
+		if inside, after, closed := strings.Cut(strings.TrimPrefix(host, "["), "]"); closed && host[0] == '[' { // of IPv6
+			name, behind = inside, after
 		} else if before, after, ported := strings.Cut(host, ":"); ported && !strings.Contains(after, ":") {
 			name, behind = before, ":"+after
 		}
 		_, err := strconv.ParseUint(strings.TrimPrefix(behind, ":"), 10, 16)
-		if (behind != "" && (err != nil || behind[0] != ':')) || strings.Trim(name, ".[]") == "" || strings.ContainsAny(host, "/@*? ") {
+		if (behind != "" && (err != nil || behind[0] != ':')) || strings.Trim(name, ".") == "" || strings.ContainsAny(name+behind, "[]/@*? ") {
 			return fmt.Errorf("--mcp-allow %.200q: HOST or HOST:PORT expected", host)
 		}
 	}
