@@ -109,7 +109,7 @@ func BenchmarkDeliver(b *testing.B) {
 	s, now, outputs := p.streams[0], time.Now(), []sched.Output{{Token: 7}}
 	b.ReportAllocs()
 	for b.Loop() {
-		s.push(outputs, now)
+		s.push(outputs, sched.FinishNone, now)
 		if _, err := s.take(); err != nil {
 			b.Fatal(err)
 		}

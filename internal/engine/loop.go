@@ -361,13 +361,15 @@ func (l *life) handOut(outputs []sched.Output, tokens int, took time.Duration, n
 // give gives a stream its tokens of a step and counts them. A prompt is counted with the first: a
 // stream without one may begin again in another loop. e.mu is held.
 func (e *Engine) give(stream *Stream, outputs []sched.Output, now time.Time) {
-	if last := len(outputs) - 1; outputs[last].Token == sched.NoToken {
+	last := len(outputs) - 1
+	ending := outputs[last].Finish
+	if outputs[last].Token == sched.NoToken {
 		outputs = outputs[:last]
 	}
 	if len(outputs) == 0 {
 		return
 	}
-	first, given := stream.push(outputs, now)
+	first, given := stream.push(outputs, ending, now)
 	if stream.probe || !given {
 		return
 	}

@@ -66,7 +66,8 @@ type Stream struct {
 	usage  Usage
 	times  Times
 
-	settled bool // nobody wants more: it is neither given nor counted
+	ending  sched.Finish // how it will end, from its last tokens on: before finish, which comes when all is cleared
+	settled bool         // nobody wants more: it is neither given nor counted
 }
 
 // Recv waits for tokens and returns all that arrived since the last call; they are
@@ -145,6 +146,17 @@ func (s *Stream) End() (sched.Finish, Usage, Times) {
 	return s.finish, s.usage, s.times
 }
 
+// Ends returns how the request ends if so many tokens are all that it gives: who has received the last
+// one need not wait for io.EOF to know. FinishNone = there are more, or it is not known yet.
+func (s *Stream) Ends(tokens int) sched.Finish {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if tokens != s.usage.Completion {
+		return sched.FinishNone
+	}
+	return s.ending
+}
+
 // Settle stops the request and returns what it took. From now on nothing of it is counted in
 // Engine.Stats: whoever adds up the usage of all streams gets the same totals.
 func (s *Stream) Settle() Usage {
@@ -156,8 +168,9 @@ func (s *Stream) Settle() Usage {
 }
 
 // push delivers the tokens of a step, on behalf of the loop, so that Recv returns them together; it
-// reports whether the first of all is among them. It never waits for the reader.
-func (s *Stream) push(outputs []sched.Output, now time.Time) (first, given bool) {
+// reports whether the first of all is among them. ending is how the stream ends with them, FinishNone if
+// it goes on. It never waits for the reader.
+func (s *Stream) push(outputs []sched.Output, ending sched.Finish, now time.Time) (first, given bool) {
 	s.mu.Lock()
 	if s.settled {
 		s.mu.Unlock()
@@ -170,6 +183,7 @@ func (s *Stream) push(outputs []sched.Output, now time.Time) (first, given bool)
 		s.req.Shown.Speak(s.seq.Cached)
 	}
 	s.usage.Completion += len(outputs)
+	s.ending = ending
 	s.times.Preemptions = s.seq.Preemptions // who stops it does not wait for leave
 	for i := range outputs {
 		s.unread = append(s.unread, Token{ID: outputs[i].Token, Logprobs: slices.Clone(outputs[i].Logprobs)})

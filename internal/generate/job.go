@@ -274,6 +274,10 @@ func (j *Job) take(choice int, tokens []engine.Token) error {
 		} else {
 			answer.Push(&tokens[k])
 		}
+		// The last text goes with the reason that there is no more, as the limit is no surprise.
+		if j.loop == nil && j.streams[choice].Ends(answer.Tokens) == sched.FinishLength {
+			answer.Close(sched.FinishLength)
+		}
 		j.out.Token(choice)
 		err = j.reserve(answer.size - before)
 	}
