@@ -7,8 +7,9 @@
 //
 // Some thirty thousand instructions are done in a second: results are those of a processor with
 // AMX, speeds are not. The other instructions are the machine's own: AVX-512 has to be there.
-// Programs that the program starts run without AMX. The exit status is the program's, or 125 where
-// it cannot be run so.
+// Programs that the program starts run without AMX. The exit status is the program's, 128 and
+// the number of a signal that ends it, or 125 where it cannot be run so, or has met no such
+// instruction.
 package main
 
 import (

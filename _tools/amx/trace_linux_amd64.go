@@ -3,6 +3,7 @@ package main
 import (
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,6 +28,7 @@ type tracer struct {
 	vendor   uintptr // the function that asks for the maker; a breakpoint is there
 
 	granted bool           // system calls need not be looked at any more
+	met     int            // instructions for tiles
 	called  map[int]bool   // threads within the call that asks for permission
 	tiles   map[int]*tiles // of threads
 }
@@ -46,8 +48,11 @@ func trace(command []string) (status int, err error) {
 	}
 	t.process = c.Process.Pid
 	status, err = t.run()
-	if err != nil {
+	switch {
+	case err != nil:
 		_ = unix.Kill(t.process, unix.SIGKILL)
+	case status == 0 && t.met == 0:
+		err = errors.New("the program ended well, and met no instruction for tiles: nothing was shown")
 	}
 	return status, err
 }
@@ -207,6 +212,7 @@ func (t *tracer) emulate(thread int) error {
 	if err != nil {
 		return fmt.Errorf("at %#x: %w", r.Rip, err)
 	}
+	t.met++
 	r.Rip += uint64(in.length)
 	return unix.PtraceSetRegs(thread, &r)
 }
