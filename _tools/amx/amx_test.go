@@ -109,6 +109,9 @@ func TestMultiply(t *testing.T) {
 	if err := all.multiply(0, 1, 5); err == nil || !strings.Contains(err.Error(), "tile 5 is not configured") {
 		t.Errorf("a tile that is not configured: %v", err)
 	}
+	if err := all.multiply(0, 1, 1); err == nil || !strings.Contains(err.Error(), "named twice") {
+		t.Errorf("one tile as both factors: %v", err)
+	}
 	config[50] = 3
 	if err := all.configure(&config); err != nil {
 		t.Fatal(err)

@@ -61,7 +61,10 @@ func (all *tiles) multiply(sums, left, right int) error {
 	if err := all.configured(sums, left, right); err != nil {
 		return err
 	}
-	if a.rows != c.rows || b.bytes != c.bytes || b.rows*4 != a.bytes {
+	if sums == left || sums == right || left == right {
+		return fmt.Errorf("tiles %d, %d and %d: the processor refuses one that is named twice", sums, left, right)
+	}
+	if c.bytes%4 != 0 || a.rows != c.rows || b.bytes != c.bytes || b.rows*4 != a.bytes {
 		return fmt.Errorf("sums %d×%d, factors %d×%d and %d×%d (rows × bytes) do not fit", c.rows, c.bytes, a.rows, a.bytes, b.rows, b.bytes)
 	}
 	var even, odd [tileRows][rowBytes / 4]float32 // of right, as numbers
