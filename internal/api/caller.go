@@ -26,11 +26,17 @@ type Caller struct {
 func (f *Front) NewCaller(received time.Time) *Caller { return &Caller{front: f, Received: received} }
 
 // Reserve makes room for more bytes of the request, or refuses them where requests in
-// memory take too many.
+// memory take too many. What is refused is never counted: others that come at this moment find the
+// room that there is.
 func (c *Caller) Reserve(bytes int64) error {
-	if total := c.front.Bodies.Add(bytes); bytes > 0 && total > c.front.Limits()[limits.BodiesInFlight] {
-		c.front.Bodies.Add(-bytes)
-		return &wire.Error{Message: "too many request bodies at once; try again", Type: wire.TypeOverloaded, Code: wire.CodeOverloaded, Limit: limits.BodiesInFlight.String()}
+	for {
+		total := c.front.Bodies.Load()
+		if bytes > 0 && total+bytes > c.front.Limits()[limits.BodiesInFlight] {
+			return &wire.Error{Message: "too many request bodies at once; try again", Type: wire.TypeOverloaded, Code: wire.CodeOverloaded, Limit: limits.BodiesInFlight.String()}
+		}
+		if c.front.Bodies.CompareAndSwap(total, total+bytes) {
+			break
+		}
 	}
 	c.front.Metrics.Bodies(bytes)
 	c.held += bytes

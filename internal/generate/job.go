@@ -329,8 +329,8 @@ func (j *Job) broken(choice int, err error) error {
 	case finish == sched.FinishDeadline:
 		j.service.cfg.Metrics.Refused(limits.RequestTime.String())
 		return ErrTooLong
-	case finish == sched.FinishAbort:
-		return engine.ErrStopped
+	case finish == sched.FinishAbort: // the request's context has ended: the engine may know before the job does
+		return ErrGone
 	}
 	j.out.Open(choice)
 	answer.Close(finish)

@@ -74,6 +74,28 @@ func TestObserver(t *testing.T) {
 	}
 }
 
+// A client that has left is not told that the server stops: the engine ends the stream of a context
+// that has ended, and the job may hear of that first.
+func TestStreamEndsBeforeContext(t *testing.T) {
+	f := gptOSS(t)
+	mark, texts, _ := f.talk()
+	counted, stopped := f.counted(mark, texts...), make(chan struct{})
+	r := newRig(t, f, play{script: func(prompt []int32) []int32 { <-stopped; return counted(prompt) }})
+	gen := r.ask(echoing())
+	gen.Builtin = nil // one stream, no loop
+	job, err := r.service.Start(t.Context(), gen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer job.Close()
+	job.streams[0].Stop() // what the end of the context does, while the context lasts
+	close(stopped)
+	out := &told{job: job, story: make([]strings.Builder, 1), deltas: make([][]Delta, 1)}
+	if err := job.Run(t.Context(), out, time.Minute); !Gone(err) {
+		t.Errorf("%v; a client that has left expected", err)
+	}
+}
+
 // A call that runs when the client leaves has an end, too.
 func TestObserverOfCut(t *testing.T) {
 	f := gptOSS(t)
