@@ -32,14 +32,16 @@ lint:
 
 # Everything that starts goroutines or is shared among them; of ckpt what reads on all processors,
 # of kern what runs on a pool of threads. What one goroutine owns is here where it is used by several:
-# sched in engine. The race detector is the one thing that needs a C compiler. It slows these tests
-# down most, minutes each, where others share the same things: simulations and numbers that one
-# goroutine computes, and requests one after another. go test runs them.
-ALONE        = SizeCommand|GuessesOnACard|Footprint|Oracle|ScoresOracle|Packed|StepDoesNotAllocate|Wide|ResponseFold
+# sched in engine. The race detector is the one thing that needs a C compiler. What it slows down
+# most and shares nothing that others here do not is left to go test, in whatever package it has that
+# name: simulations (those of lab/size share the same workers), numbers beside an oracle's (TestRunner
+# and TestWideRunner share the same pools), and requests one after another.
+UNRACED      = SizeCommand|Footprint|Oracle|ScoresOracle|StepDoesNotAllocate|Wide|ResponseFold
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -skip '^Test($(ALONE))$$' ./cmd/... $(addprefix ./internal/,api/... bench bench/client bench/offline bench/scripted bench/sweep command/... config cpu cpu/measure engine eval generate host hub kv kvevents lab/engines lab/ledger lab/measure load metrics packed runner self server store/... terminal tools/... trace/... watch wire/... cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -skip '^Test($(UNRACED))$$' ./cmd/... $(addprefix ./internal/,api/... bench bench/client bench/offline bench/scripted bench/sweep command/... config cpu cpu/measure engine eval generate host hub kv kvevents lab/engines lab/ledger lab/measure load metrics packed runner self server store/... terminal tools/... trace/... watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run '^Test(Open|CKP|Seal|Verify|Source|Start|Drop|Close|Unchanged|Guard)' ./internal/ckpt
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden|^TestBudget$$' ./internal/token ./internal/jinja ./internal/grammar ./internal/chat
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run '^Test(NothingFits|Presets|BalancedEverywhere)$$' ./internal/lab/size
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Pool|Mul|Invariance|Interleave|Columns|Pack|BF16|Fine|Q8|Cut|Attend' ./internal/cpu/kern
 
 # Without assembly: the kernels, whole models, and what the commands answer. What TestWideRunner runs for
