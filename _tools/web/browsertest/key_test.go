@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
@@ -92,5 +93,67 @@ func TestKey(t *testing.T) {
 				t.Errorf("the key is in the address %s", r.URL)
 			}
 		}
+	}
+}
+
+// What was refused before there was a key says nothing of the key that came since, however late the
+// browser hears of it: it is asked again, and the dialog stays away.
+func TestLateRefusals(t *testing.T) {
+	s := serve(t, "--api-key", secret)
+	b := blank(t, newContext(t), s.url)
+	b.allow("401")
+	b.before(`const real = fetch, late = []; let refused = 0;
+		globalThis.goOn = () => late.splice(0).map((go) => go()).length;
+		globalThis.fetch = async (...of) => {
+			const answer = await real(...of);
+			if (answer.status === 401 && refused++ > 0) await new Promise((go) => late.push(go));
+			return answer;
+		};
+		globalThis.refusals = () => late.length;`)
+	b.run(chromedp.Navigate(b.origin + "/"))
+	b.fill("key-input", secret)
+	b.until(`refusals() > 0`)
+	b.press("\r")
+	b.until(`!document.querySelector("dialog[open]")`)
+	sent := len(b.requests())
+	if get[int](b, `goOn()`) == 0 {
+		t.Fatal("no refusal was held back")
+	}
+	b.ask("12+30")
+	b.state("completed")
+	if get[bool](b, `!!document.querySelector("dialog")`) {
+		t.Error("a late refusal asks for another key")
+	}
+	b.until(`refusals() === 0`)
+	if len(b.requests()) <= sent {
+		t.Error("what was refused late was not asked again")
+	}
+}
+
+// A dialog gives the focus back to what had it, in whichever way it is closed, and a key that is
+// refused does not take the place of the one that is kept.
+func TestKeyIsTriedFirst(t *testing.T) {
+	s := serve(t, "--api-key", secret)
+	b := open(t, s.url, "#/settings")
+	b.allow("401")
+	b.fill("key-input", secret)
+	b.click("key-save")
+	b.has("key-forget")
+	for _, closed := range []string{"\x1b", "\r"} {
+		b.click("key-change")
+		b.fill("key-input", "wrong-key")
+		b.press("\r")
+		b.says("key-wrong", "not one of the server's keys")
+		if get[bool](b, `!Object.values(sessionStorage).includes("`+secret+`")`) {
+			t.Error("a key that is refused took the place of the one that is kept")
+		}
+		b.fill("key-input", secret)
+		b.press(closed)
+		b.until(`!document.querySelector("dialog[open]") && document.activeElement?.dataset.testid === "key-change"`)
+	}
+	b.click("key-change")
+	b.has("key-input")
+	if get[bool](b, `!!document.querySelector("[data-testid=key-wrong]")`) {
+		t.Error("a dialog that is opened anew says what was wrong the last time")
 	}
 }

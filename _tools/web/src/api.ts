@@ -79,12 +79,10 @@ async function failureOf(answer: Response): Promise<Failure> {
   return new Failure(message, answer.status, code, param, Number.isFinite(after) && after > 0 ? after : 0);
 }
 
-// request asks the server, with the key. It throws a Failure for every answer that is no
-// success, and what fetch throws where it was aborted. Where a key is wanted the page asks for
-// it, but not for what is asked quietly, which nobody waits for.
-export async function request(path: string, init: RequestInit = {}, quiet = false): Promise<Response> {
+// send asks the server with a key, or with none where it is empty. It throws a Failure for every
+// answer that is no success, and what fetch throws where it was aborted.
+async function send(path: string, init: RequestInit, sent: string): Promise<Response> {
   const headers = new Headers(init.headers);
-  const sent = key();
   if (sent !== "") headers.set("Authorization", "Bearer " + sent);
   let answer: Response;
   try {
@@ -94,9 +92,32 @@ export async function request(path: string, init: RequestInit = {}, quiet = fals
     throw new Failure("the connection to the server was lost");
   }
   if (answer.ok) return answer;
-  const failure = await failureOf(answer);
-  if (failure.status === 401 && !quiet) keyState.set(sent === "" ? "wanted" : "refused");
-  throw failure;
+  throw await failureOf(answer);
+}
+
+// request asks the server with the kept key, as send does. Where a key is wanted the page asks for
+// it, but not for what is asked quietly, which nobody waits for. A refusal says nothing of a key
+// that came after the one that was sent: then the server is asked again, with the new one.
+export async function request(path: string, init: RequestInit = {}, quiet = false): Promise<Response> {
+  const sent = key();
+  try {
+    return await send(path, init, sent);
+  } catch (error) {
+    if (!(error instanceof Failure) || error.status !== 401) throw error;
+    if (sent !== key()) return request(path, init, quiet);
+    if (!quiet) keyState.set(sent === "" ? "wanted" : "refused");
+    throw error;
+  }
+}
+
+// tryKey asks the server with a key that is not kept, and gives why it was refused.
+export async function tryKey(value: string): Promise<Failure | undefined> {
+  try {
+    await send("/info", {}, value);
+  } catch (error) {
+    return error as Failure;
+  }
+  return undefined;
 }
 
 // post sends JSON.

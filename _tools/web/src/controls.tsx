@@ -67,7 +67,9 @@ export function Dialog({ title, onClose, children, testid, wide }: { title: stri
     const before = document.activeElement as HTMLElement | null;
     element.current!.showModal();
     element.current!.querySelector<HTMLElement>("[data-focus]")?.focus();
-    return () => before?.focus?.();
+    // Until the dialog is out of the document, which it is after this turn, nothing behind it can
+    // take the focus.
+    return () => queueMicrotask(() => before?.focus?.());
   }, []);
   return (
     <dialog ref={element} class={wide ? "wide" : undefined} data-testid={testid} aria-labelledby="dialog-title" onClose={onClose} onClick={(event) => event.target === element.current && element.current!.close()}>

@@ -1,7 +1,7 @@
 // The dialogs for the key and for the list of keyboard shortcuts.
 
 import { useState } from "preact/hooks";
-import { info, keyState, key, setKey } from "./api";
+import { keyState, key, setKey, tryKey } from "./api";
 import { useCell } from "./cell";
 import { Dialog } from "./controls";
 import { keyDialog, shortcutsDialog } from "./places";
@@ -15,6 +15,7 @@ export function KeyDialog() {
   const [wrong, setWrong] = useState("");
   if (!open && state !== "wanted" && state !== "refused") return null;
   const close = () => {
+    setWrong("");
     keyDialog.set(false);
     if (state !== "kept") keyState.set(key() === "" ? "none" : "kept");
   };
@@ -25,25 +26,19 @@ export function KeyDialog() {
       setWrong("A key has visible ASCII characters only.");
       return;
     }
+    const refused = await tryKey(value);
+    if (refused?.status === 401) {
+      setWrong("This is not one of the server's keys.");
+      return;
+    }
     setKey(value, remember);
-    try {
-      await info(true);
-    } catch (error) {
-      const status = (error as { status?: number }).status;
-      if (status === 401) {
-        setKey("", false);
-        keyState.set("refused");
-        setWrong("This is not one of the server's keys.");
-        return;
-      }
-      if (status === 403) {
-        setWrong(`The key is right, but ${(error as Error).message}`);
-        return;
-      }
+    if (refused?.status === 403) {
+      keyDialog.set(true); // the key is kept: nothing but this keeps the dialog open
+      setWrong(`The key is right, but ${refused.message}`);
+      return;
     }
     setWrong("");
     keyDialog.set(false);
-    keyState.set("kept");
   };
   return (
     <Dialog title="A key, please" onClose={close} testid="key-dialog">
