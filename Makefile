@@ -35,10 +35,11 @@ lint:
 # sched in engine. The race detector is the one thing that needs a C compiler. What it slows down
 # most and shares nothing that others here do not is left to go test, in whatever package it has that
 # name: simulations (those of lab/size share the same workers), numbers beside an oracle's (TestRunner
-# and TestWideRunner share the same pools), and requests one after another.
-UNRACED      = SizeCommand|Footprint|Oracle|ScoresOracle|StepDoesNotAllocate|Wide|ResponseFold
+# and TestWideRunner share the same pools), whole models by exact arithmetic (by the usual one they run
+# here), and requests one after another.
+UNRACED      = SizeCommand|Footprint|Oracle|ScoresOracle|StepDoesNotAllocate|Wide|ResponseFold|SEC13Schema
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -skip '^Test($(UNRACED))$$' ./cmd/... $(addprefix ./internal/,api/... bench bench/client bench/offline bench/scripted bench/sweep command/... config cpu cpu/measure engine eval generate host hub kv kvevents lab/engines lab/ledger lab/measure load metrics packed runner self server store/... terminal tools/... trace/... watch wire/... cuda/driver/... cuda/emu/...)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -skip '^Test($(UNRACED))$$|^TestDevice$$/./exact=true/./Invariance' ./cmd/... $(addprefix ./internal/,api/... bench bench/client bench/offline bench/scripted bench/sweep command/... config cpu cpu/measure engine eval generate host hub kv kvevents lab/engines lab/ledger lab/measure load metrics packed runner self server store/... terminal tools/... trace/... watch wire/... cuda/driver/... cuda/emu/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run '^Test(Open|CKP|Seal|Verify|Source|Start|Drop|Close|Unchanged|Guard)' ./internal/ckpt
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden|^TestBudget$$' ./internal/token ./internal/jinja ./internal/grammar ./internal/chat
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run '^Test(NothingFits|Presets|BalancedEverywhere)$$' ./internal/lab/size
