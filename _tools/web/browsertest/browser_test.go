@@ -79,8 +79,12 @@ func run(m *testing.M) int {
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	defer end()
 	// Messages of the protocol that cdproto does not know are no concern of the tests.
-	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
-	defer cancel()
+	ctx, _ := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
+	defer func() {
+		if err := chromedp.Cancel(ctx); err != nil { // which waits until it is gone, with its folder
+			fmt.Fprintf(os.Stderr, "browsertest: the browser does not end: %v\n", err)
+		}
+	}()
 	if err := chromedp.Run(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "browsertest: %s does not start: %v\n", path, err)
 		return 1
