@@ -154,7 +154,10 @@ func (r *Registry) attempted(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, e := range r.entries {
-		if server, ok := e.server.(*mcp.Server); ok && e.called() == "" {
+		if e.called() != "" { // not even read is a server that may still be being made
+			continue
+		}
+		if server, ok := e.server.(*mcp.Server); ok {
 			server.Attempted(ctx)
 		}
 	}

@@ -48,7 +48,8 @@ type Registry struct {
 
 var _ api.Toolbox = (*Registry)(nil)
 
-// An entry is one server. What is behind ready does not change any more.
+// An entry is one server. What stands below ready is written until that is closed, and not read
+// before (made says so); then it does not change any more.
 type entry struct {
 	name    string // by which requests ask for it; "" = as it calls itself
 	kind    tools.Kind
@@ -217,20 +218,34 @@ func (e *entry) shown() string {
 	return e.server.Status().Address
 }
 
+// pending is what is said of a server while it is being made.
+const pending = "it is still being tried"
+
+// made waits until the server has been made or has failed, and reports whether it has. Until then
+// whoever makes it may write what is behind ready.
+func (e *entry) made(ctx context.Context) bool {
+	select { // what is ready is so whatever ctx says
+	case <-e.ready:
+		return true
+	default:
+	}
+	select {
+	case <-e.ready:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // wait returns the server, or why there is none. It does not wait for long.
 func (e *entry) wait(ctx context.Context) (tools.Server, error) {
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	select { // what is ready is returned whatever ctx says
-	case <-e.ready:
-	default:
-		select {
-		case <-e.ready:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-limit.C:
-			return nil, errors.New("it is still being tried; ask again in a moment")
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if !e.made(limit) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
+		return nil, errors.New(pending + "; ask again in a moment")
 	}
 	if e.server == nil {
 		return nil, errors.New(e.problem)
@@ -256,7 +271,7 @@ func (e *entry) status() tools.Status {
 	select {
 	case <-e.ready:
 	default:
-		return tools.Status{Name: e.name, Kind: kind, Problem: "it is still being tried"}
+		return tools.Status{Name: e.name, Kind: kind, Problem: pending}
 	}
 	if e.server == nil {
 		return tools.Status{Name: e.name, Kind: kind, Problem: e.problem}
@@ -267,11 +282,7 @@ func (e *entry) status() tools.Status {
 // Tried returns the status of each server once it is known, those that are being tried among them.
 func (r *Registry) Tried(ctx context.Context) []tools.Status {
 	for _, e := range r.entries {
-		select {
-		case <-e.ready:
-		case <-ctx.Done():
-		}
-		if e.server != nil {
+		if e.made(ctx) && e.server != nil {
 			_, _ = e.server.Namespace(ctx) // what is wrong is in its status
 		}
 	}

@@ -1,12 +1,14 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,6 +198,41 @@ func TestBrowserOff(t *testing.T) {
 		if status[0].Works || status[0].Name != "browser" || !strings.Contains(status[0].Problem, want) {
 			t.Errorf("%+v: %+v, want %q", demo, status[0], want)
 		}
+	}
+}
+
+// TestBeingTried: whoever does not want to wait for a server that is being made is told so, and looks
+// at nothing that is still being written (which the race detector sees).
+func TestBeingTried(t *testing.T) {
+	r := open(t, Config{})
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	r.begin(&entry{name: "python", kind: tools.Python}, func() (tools.Server, error) {
+		close(begun)
+		<-goOn
+		return nil, errors.New("there is none")
+	})
+	<-begun
+	hurried, cancel := context.WithCancel(t.Context())
+	cancel()
+	tried, trials := r.Tried(hurried), r.Try(hurried)
+	r.attempted(hurried)
+	if _, err := r.entries[0].wait(hurried); !errors.Is(err, context.Canceled) {
+		t.Errorf("who waits with a context that has ended gets %v", err)
+	}
+	var looking sync.WaitGroup
+	looking.Go(func() { // beside what is written now
+		r.Tried(hurried)
+		r.Try(hurried)
+		r.attempted(hurried)
+	})
+	time.Sleep(time.Millisecond) // orders nothing, but lets them look before
+	close(goOn)
+	looking.Wait()
+	if tried[0].Problem != pending || trials[0].Problem != pending {
+		t.Errorf("while it is tried: %q and %q, want %q", tried[0].Problem, trials[0].Problem, pending)
+	}
+	if status := r.Tried(t.Context()); status[0].Problem != "there is none" {
+		t.Errorf("once it was tried: %q", status[0].Problem)
 	}
 }
 

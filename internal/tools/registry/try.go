@@ -42,9 +42,8 @@ func (r *Registry) Try(ctx context.Context) []Trial {
 
 // try uses the server once and says what came of it.
 func (e *entry) try(ctx context.Context) (detail, problem string) {
-	select {
-	case <-e.ready:
-	case <-ctx.Done():
+	if !e.made(ctx) {
+		return "", pending
 	}
 	if e.server == nil {
 		return "", e.problem
