@@ -60,14 +60,23 @@
 // Its settings are its own choice (continuous batching with split prompts, BF16 products where the
 // processor has them, keys and values in 8 bits); only the number of threads is given.
 //
-// Build llama.cpp (github.com/ggml-org/llama.cpp) and ik_llama.cpp
-// (github.com/ikawrakow/ik_llama.cpp) as their own instructions say: release, for this
-// machine's processor, without a GPU. The tables name the commits that the programs
-// report. llama.cpp repacks weights as it does by itself; ik_llama.cpp is told to
-// (-rtr). ik_llama.cpp's llama-batched-bench decodes token 0 in every sequence, so a
-// mixture of experts reads fewer experts than with text: its two calls of
-// common_batch_add must draw a random token, as llama.cpp's do, before batches of
-// gpt-oss can be compared.
+// llama.cpp, whose source is part of a package for Python, too, and ik_llama.cpp, each a release for
+// this machine's processor, without a GPU (DIR is build/bin):
+//
+//	pip download --no-deps --no-binary llama-cpp-python llama-cpp-python==0.3.36
+//	tar xf llama_cpp_python-0.3.36.tar.gz && cd llama_cpp_python-0.3.36/vendor/llama.cpp
+//	cmake -B build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_BUILD_UI=OFF
+//	cmake --build build -j --target llama-bench llama-batched-bench llama-server
+//
+//	git clone https://github.com/ikawrakow/ik_llama.cpp && cd ik_llama.cpp && git checkout 8337e4cd3
+//	cmake -B build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON
+//	cmake --build build -j --target llama-bench llama-batched-bench llama-server
+//
+// The tables name the commits that the programs report. llama.cpp repacks weights as it does by
+// itself; ik_llama.cpp is told to (-rtr). ik_llama.cpp's llama-batched-bench decodes token 0 in every
+// sequence, so a mixture of experts reads fewer experts than with text: its two calls of
+// common_batch_add must draw a random token, as llama.cpp's do, before batches of gpt-oss can be
+// compared.
 package main
 
 import (
