@@ -74,8 +74,8 @@ type line struct {
 // A journal is the log of a run: each answer is written when it comes, before it counts. What was
 // written outlives the process at once and the machine soon after. A nil journal keeps nothing.
 type journal struct {
-	lock  *os.File   // held while the journal is open: one run writes a folder at a time
-	mu    sync.Mutex // guards all below
+	lock  *disk.FileLock // held while the journal is open: one run writes a folder at a time
+	mu    sync.Mutex     // guards all below
 	file  *os.File
 	size  int64 // bytes of whole lines
 	dirty bool  // since the last sync

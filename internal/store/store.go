@@ -201,7 +201,7 @@ type Update struct {
 type Store struct {
 	cfg  Config
 	salt salt
-	lock *os.File // of the directory, held until Close
+	lock *disk.FileLock // of the directory, held until Close
 
 	ops     chan *op      // changes on their way to the writer
 	quit    chan struct{} // closed by Close
@@ -363,7 +363,7 @@ func (s *Store) closeFiles() error {
 // lockDir takes the directory for this process, or shares it with others who only look, without
 // a file where no server ever was; advice says what to do where others have it. The database has a
 // lock of its own, which is given up whenever the file is repaired or reopened.
-func lockDir(dir string, shared bool, advice string) (*os.File, error) {
+func lockDir(dir string, shared bool, advice string) (*disk.FileLock, error) {
 	lock, got, err := disk.Lock(filepath.Join(dir, lockName), shared)
 	switch {
 	case err != nil:

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"ossian/internal/store/disk"
 )
 
 // FileName is the ledger's name in the directory of its campaign.
@@ -44,7 +46,7 @@ func (e *BrokenError) Error() string {
 type Ledger struct {
 	mu   sync.Mutex // guards all below: trials end while the sentinel writes notes
 	file *os.File
-	lock *os.File
+	lock *disk.FileLock
 	size int64  // bytes that are known to be on the disk, each line whole
 	next int    // number of the next line
 	last string // digest of the line before
@@ -58,15 +60,12 @@ func Open(dir string) (l *Ledger, lines []Line, torn []byte, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, nil, err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, nil, nil, err
+	lock, got, err := disk.Lock(filepath.Join(dir, lockName), false)
+	if err == nil && !got {
+		err = ErrInUse
 	}
-	if free, err := tryLock(lock); err != nil || !free {
-		if err == nil {
-			err = ErrInUse
-		}
-		return nil, nil, nil, fmt.Errorf("%s: %w", dir, errors.Join(err, lock.Close()))
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	if l, lines, torn, err = open(dir); err != nil {
 		return nil, nil, nil, errors.Join(err, lock.Close())

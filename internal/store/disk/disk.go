@@ -126,23 +126,30 @@ func WriteFile(path, text string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
+// A FileLock is what Lock took.
+type FileLock struct{ file *os.File }
+
 // Lock takes an advisory lock on the file at path, alone or with others who share it, and
 // reports whether it got it. A file that is not there is made, but not to share it: then there
-// is nobody to keep away, and lock is nil. Closing lock gives it back.
-func Lock(path string, shared bool) (lock *os.File, got bool, err error) {
+// is nobody to keep away, and lock is nil. Close gives it back, and so does the end of the process.
+func Lock(path string, shared bool) (lock *FileLock, got bool, err error) {
 	flags := os.O_RDWR | os.O_CREATE
 	if shared {
 		flags = os.O_RDONLY
 	}
-	lock, err = os.OpenFile(path, flags, 0o600)
+	file, err := os.OpenFile(path, flags, 0o600)
 	if shared && errors.Is(err, os.ErrNotExist) {
 		return nil, true, nil
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	if got, err = tryLock(lock, shared); !got || err != nil {
-		return nil, false, errors.Join(err, lock.Close())
+	if got, err = tryLock(file, shared); !got || err != nil {
+		return nil, false, errors.Join(err, file.Close())
 	}
-	return lock, true, nil
+	return &FileLock{file}, true, nil
 }
+
+// Close gives the lock back at once. To close the file alone does not: a program that this process
+// is just starting has all its files for a moment, and the locks that belong to them.
+func (l *FileLock) Close() error { return errors.Join(unlock(l.file), l.file.Close()) }

@@ -8,7 +8,7 @@ import (
 )
 
 // tryLock locks the first byte of f, alone or with others who share it, and reports whether
-// it got it. Closing f gives it back, and so does the end of the process.
+// it got it.
 func tryLock(f *os.File, shared bool) (bool, error) {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if !shared {
@@ -20,6 +20,9 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// unlock has nothing to do: a handle is this process's alone, and its lock goes with it.
+func unlock(*os.File) error { return nil }
 
 // SyncDir does nothing: renames are journaled here, and directories take no sync.
 func SyncDir(string) error { return nil }
