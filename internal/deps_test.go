@@ -136,7 +136,7 @@ var imports = map[string][]string{
 	"lab/check/exposition": {},
 	"lab/guessed":          {"lab/check/exposition"},
 	"lab/check":            {"bench", "bench/resultfile", "bench/sweep", "lab/check/exposition", "lab/engines", "lab/guessed", "lab/predict", "lab/predict/machine", "plan", "stat"},
-	"lab/ledger":           {},
+	"lab/ledger":           {"store/disk"},
 	"lab/engines":          {"bench/sweep", "lab/planfile", "terminal"},
 	"lab/planfile":         {"bench/sweep", "stat"},
 	"lab/report":           {"bench/chart", "lab/ledger"},
@@ -186,7 +186,7 @@ var commands = []string{"cmd/ossian", "command", "command/bench", "command/check
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self", "tools/python/sandbox"},
+	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal", "cuda/driver/libcuda", "self", "tools/python/sandbox"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/net":                     {"tools/browser/source", "tools/browser/page"},
 	"golang.org/x/text":                    {"token", "tools/browser/source"},

@@ -242,11 +242,14 @@ func (r *run) concurrency() int {
 }
 
 // measure does the part that counts.
-func (r *run) measure(ctx context.Context) (*Recording, error) {
+func (r *run) measure(ctx context.Context) (rec *Recording, err error) {
 	if r.Start != nil {
 		if err := r.Start(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if r.Stop != nil { // however it ends: what was started would go on for good
+		defer func() { err = errors.Join(err, r.Stop(context.WithoutCancel(ctx))) }()
 	}
 	// Before the clock starts: all that would otherwise fall into the first moments.
 	r.rec.Before = r.askCounters(ctx)
@@ -271,6 +274,7 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	}
 	r.dispatch(ctx)
 	r.workers.Wait()
+	cut := ctx.Err() // who interrupts what follows has all answers
 	close(done)
 	probes.Wait()
 
@@ -285,12 +289,8 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	r.rec.Client.Kernel = kernelTimed(r.rec.Samples)
 
 	// What was measured is kept whatever fails from here on.
-	err := ctx.Err()
-	r.rec.Cut = err != nil
-	if r.Stop != nil {
-		err = errors.Join(err, r.Stop(context.WithoutCancel(ctx)))
-	}
-	return r.rec, errors.Join(err, r.journal.close(r.rec))
+	r.rec.Cut = cut != nil
+	return r.rec, errors.Join(cut, r.journal.close(r.rec))
 }
 
 // asleep is how many goroutines of a run sleep in the kernel: the sender until the next

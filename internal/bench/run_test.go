@@ -253,6 +253,35 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
+// A run that is interrupted when all answers are in is whole.
+func TestRunIsWhole(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	asked := 0
+	rec, err := Run(ctx, &fakeTarget{}, queries(3), Options{Setup: allAtOnce(0), ReadCounters: func(context.Context) (map[string]float64, error) {
+		if asked++; asked == 2 { // behind the last answer
+			interrupt()
+		}
+		return nil, nil
+	}})
+	if err != nil || rec.Cut || len(rec.Samples) != 3 || asked != 2 {
+		t.Errorf("error %v, cut off %v, %d of 3 answers", err, rec.Cut, len(rec.Samples))
+	}
+}
+
+// A profiler that was started is stopped, though the run does not begin.
+func TestLateShardStopsProfiler(t *testing.T) {
+	var order []string
+	setup := allAtOnce(0)
+	setup.Shard = &Shard{Index: 0, Of: 2, Start: time.Now().Add(-time.Hour)}
+	_, err := Run(t.Context(), &fakeTarget{}, queries(3), Options{Setup: setup,
+		Start: func(context.Context) error { order = append(order, "start"); return nil },
+		Stop:  func(context.Context) error { order = append(order, "stop"); return nil }})
+	if err == nil || !slices.Equal(order, []string{"start", "stop"}) {
+		t.Errorf("error %v behind %v", err, order)
+	}
+}
+
 // BEN-3: of a run in which a tenth of the requests fail, exactly these are failed.
 func TestRunFailures(t *testing.T) {
 	f := &fakeTarget{answer: func(q *dataset.Query, s *Sample) {

@@ -248,6 +248,8 @@ func (h *Host) failed(ctx context.Context, entry *entry, err error) {
 	}
 	entry.first = false
 	switch {
+	case h.alone() && ctx.Err() != nil:
+		h.fatal = ctx.Err() // what was cut off says that it was stopped, in words of its own
 	case h.alone():
 		h.fatal = err
 	case ctx.Err() != nil || h.withdraw(entry, err):
@@ -285,7 +287,7 @@ func (h *Host) Drain(ctx context.Context) error {
 	for _, e := range h.entries {
 		h.refuse(e, engine.ErrStopped)
 	}
-	h.stopped = !h.alone() // the end of a single one's engine says it
+	h.stopped = h.stopped || !h.alone() // the end of a single one's engine says it, and may have
 	var models []*Model
 	for _, e := range h.entries {
 		if e.state == Loaded {

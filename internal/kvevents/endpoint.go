@@ -1,6 +1,7 @@
 package kvevents
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -136,8 +137,14 @@ const reconnectPause = time.Second
 
 // connect serves the one at an endpoint, again and again.
 func (p *Publisher) connect(at endpoint, serve func(*peer)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // Close does not wait for one who does not answer
+		<-p.done
+		cancel()
+	}()
+	dialer := net.Dialer{Timeout: 10 * time.Second}
 	for {
-		if conn, err := net.DialTimeout(at.network, at.address, 10*time.Second); err == nil {
+		if conn, err := dialer.DialContext(ctx, at.network, at.address); err == nil {
 			p.converse(conn, false, serve)
 		}
 		select {

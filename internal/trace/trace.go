@@ -44,7 +44,8 @@ type Sender interface {
 	// Post sends a body to a path below the endpoint, and returns how many of its spans the
 	// collector has rejected.
 	Post(path string, body []byte) (rejected int, err error)
-	// Last says that the process ends: nobody waits for long any more.
+	// Last says that the process ends: nobody waits for long any more, for a Post that is under way
+	// neither. Any goroutine may call it.
 	Last()
 }
 
@@ -61,7 +62,10 @@ func (t *Tracer) Stats() Stats { return Stats{t.exported.Load(), t.dropped.Load(
 // Close sends what is in the queue, which may take as long as a collector takes that answers, and
 // a second otherwise.
 func (t *Tracer) Close() {
-	t.once.Do(func() { close(t.stop) })
+	t.once.Do(func() {
+		t.sender.Last()
+		close(t.stop)
+	})
 	t.ended.Wait()
 }
 
@@ -204,7 +208,6 @@ func (t *Tracer) run() {
 			t.sendMetrics()
 		case <-t.stop:
 			// The last of all: what is queued is sent in batches like any, and each is tried once.
-			t.sender.Last()
 			for len(t.queue) > 0 {
 				batch = append(batch, <-t.queue)
 			}

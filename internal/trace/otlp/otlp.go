@@ -24,7 +24,8 @@ type sender struct {
 	cfg    trace.Config
 	log    *slog.Logger
 	client *http.Client
-	wait   time.Duration
+	ends   context.Context // until the process ends
+	last   context.CancelFunc
 	broken bool // the last body was not taken
 }
 
@@ -36,17 +37,24 @@ const (
 
 // New returns a tracer that sends to cfg's endpoint until it is closed.
 func New(cfg trace.Config, log *slog.Logger) *trace.Tracer {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 1
-	return trace.New(cfg, &sender{cfg: cfg, log: log, client: &http.Client{Transport: transport}, wait: sendTime})
+	return trace.New(cfg, newSender(cfg, log))
 }
 
-// Last implements trace.Sender: the process ends, and nobody waits for long any more.
-func (s *sender) Last() { s.wait = lastTime }
+func newSender(cfg trace.Config, log *slog.Logger) *sender {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 1
+	made := &sender{cfg: cfg, log: log, client: &http.Client{Transport: transport}}
+	made.ends, made.last = context.WithCancel(context.Background())
+	return made
+}
+
+// Last implements trace.Sender: the process ends, and nobody waits for long any more, for a body
+// that is on its way neither.
+func (s *sender) Last() { s.last() }
 
 // Post implements trace.Sender.
 func (s *sender) Post(path string, body []byte) (rejected int, err error) {
-	if s.broken && s.wait == lastTime {
+	if s.broken && s.ends.Err() != nil {
 		return 0, errNotThere
 	}
 	rejected, err = s.try(path, body)
@@ -64,8 +72,9 @@ func (s *sender) Post(path string, body []byte) (rejected int, err error) {
 var errNotThere = errors.New("trace: the collector was not there before")
 
 func (s *sender) try(path string, body []byte) (rejected int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.wait)
+	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
 	defer cancel()
+	defer context.AfterFunc(s.ends, func() { time.AfterFunc(lastTime, cancel) })()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.Endpoint+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, err

@@ -1,7 +1,9 @@
 package otlp
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -109,6 +111,32 @@ func TestQueueIsBounded(t *testing.T) {
 }
 
 // FuzzPartly: no reply of a collector does harm.
+// TestLastEndsWhatIsSent: a process that ends does not wait for a collector that took a body before
+// and does not answer.
+func TestLastEndsWhatIsSent(t *testing.T) {
+	arrived := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then is the end of the connection seen
+		close(arrived)
+		<-r.Context().Done()
+	}))
+	defer silent.Close()
+	s := newSender(trace.Config{Endpoint: silent.URL}, slog.New(slog.DiscardHandler))
+	sent := make(chan error)
+	go func() {
+		_, err := s.Post("/v1/traces", []byte("{}"))
+		sent <- err
+	}()
+	<-arrived
+	s.Last()
+	if err := <-sent; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v, not because it was told to", err)
+	}
+	if _, err := s.Post("/v1/traces", []byte("{}")); !errors.Is(err, errNotThere) {
+		t.Errorf("the next one ended with %v", err)
+	}
+}
+
 func FuzzPartly(f *testing.F) {
 	for _, seed := range []string{`{"partialSuccess":{"rejectedSpans":"3"}}`, `{"partialSuccess":{"rejectedSpans":3}}`, `{"partialSuccess":{"rejectedSpans":-1}}`, `{"partialSuccess":null}`, `[]`, ``} {
 		f.Add([]byte(seed))
