@@ -41,7 +41,8 @@ type holder struct {
 	started   bool // it has a slot
 	lost      bool // variables that the conversation believes in are not there
 
-	sessions int // open ones; guarded by Server.mu, as the rest
+	sessions int  // open ones; guarded by Server.mu, as the rest
+	ending   bool // its interpreter is being ended, for good
 	since    time.Time
 	idle     *time.Timer
 }
@@ -66,7 +67,8 @@ func (s *Server) Status() tools.Status {
 // Open begins a session.
 func (s *Server) Open(chain tools.Chain) tools.Session { return &session{server: s, chain: chain} }
 
-// Close ends all interpreters, and those that would be started later.
+// Close ends all interpreters, and those that would be started later. Containers of calls that were
+// cut off are gone when it returns.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -79,6 +81,9 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	for _, h := range idle {
 		s.end(h)
+	}
+	if ending, ok := s.backend.(interface{ wait() }); ok {
+		ending.wait()
 	}
 	return nil
 }
@@ -121,13 +126,15 @@ func (s *Server) leave(holder *holder, keep bool) {
 	}
 }
 
-// end ends the interpreter of a conversation without sessions. Does nothing where one has come.
+// end ends the interpreter of a conversation without sessions. Does nothing where one has come, or
+// where somebody else is about it: its slot is free when the interpreter is gone, and not before.
 func (s *Server) end(holder *holder) {
 	s.mu.Lock()
-	if holder.sessions > 0 {
+	if holder.sessions > 0 || holder.ending {
 		s.mu.Unlock()
 		return
 	}
+	holder.ending = true
 	if s.kept[holder.key] == holder {
 		delete(s.kept, holder.key)
 	}
@@ -216,11 +223,11 @@ func (s *Server) free() (slot int) {
 	return slot
 }
 
-// longest returns the holder without sessions that has waited longest; nil = there is none. The
-// caller has the lock.
+// longest returns the holder without sessions that has waited longest and is not being ended; nil =
+// there is none. The caller has the lock.
 func (s *Server) longest() (found *holder) {
 	for _, h := range s.slots {
-		if h.sessions == 0 && (found == nil || h.since.Before(found.since)) {
+		if h.sessions == 0 && !h.ending && (found == nil || h.since.Before(found.since)) {
 			found = h
 		}
 	}

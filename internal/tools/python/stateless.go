@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"ossian/internal/limits"
@@ -28,6 +29,9 @@ type stateless struct {
 	program string // the file of docker or uv
 	limits  func() *limits.Set
 	command func(b *stateless, folder string) script
+
+	mu       sync.Mutex     // guards who comes to cleaning, and who waits for it
+	cleaning sync.WaitGroup // what outlives commands is being ended
 }
 
 // A script is a command that runs a file of Python.
@@ -57,7 +61,7 @@ func newStateless(name, program string, opts *Options, command func(*stateless, 
 	if err != nil {
 		return nil, fmt.Errorf("the backend %s needs the program %s: %w", name, program, err)
 	}
-	return &stateless{name, found, opts.Limits, command}, nil
+	return &stateless{name: name, program: found, limits: opts.Limits, command: command}, nil
 }
 
 func (b *stateless) keeps() keeping { return nothing }
@@ -113,7 +117,7 @@ func (o *once) run(ctx context.Context, source string, printed, complaints *capt
 	err := runTogether(command)
 	if ctx.Err() != nil {
 		if len(made.cleanup) > 0 {
-			go cleanup(made.cleanup, command.Env)
+			o.backend.cleanUp(made.cleanup, command.Env)
 		}
 		return ctx.Err()
 	}
@@ -131,6 +135,20 @@ func (o *once) run(ctx context.Context, source string, printed, complaints *capt
 		complaints.reset()
 	}
 	return nil
+}
+
+// cleanUp has cleanup run beside what goes on.
+func (b *stateless) cleanUp(arguments, env []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cleaning.Go(func() { cleanup(arguments, env) })
+}
+
+// wait waits until nothing outlives the commands that were ended, cleanupTime at most.
+func (b *stateless) wait() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cleaning.Wait()
 }
 
 // cleanup ends what outlives the command that was ended.
