@@ -34,7 +34,7 @@ type entry struct {
 
 	state   State
 	model   *Model
-	ran     chan struct{} // closed when the engine of model has ended
+	noted   chan struct{} // closed when what its engine ended with is noted
 	leases  int           // of model
 	waiting []*waiter     // in the order in which they came
 

@@ -109,10 +109,10 @@ func (h *Host) makeRoom(ctx context.Context, e, next *entry) {
 		return
 	}
 	e.state = Leaving
-	model, ran := e.model, e.ran
+	model, noted := e.model, e.noted
 	h.mu.Unlock()
-	_ = model.Engine.Drain(ctx) // what its engine ended with is noted by who runs it
-	<-ran
+	_ = model.Engine.Drain(ctx)
+	<-noted // what it ended with: withdrawn, say, while the model was still this entry's
 	h.forget(model)
 	h.cfg.Log.Info("model unloaded", "model", model.Name)
 	h.mu.Lock()
@@ -157,9 +157,10 @@ func (h *Host) bring(ctx context.Context, entry *entry, load Load) {
 // a token has gone through it.
 func (h *Host) start(ctx context.Context, entry *entry, model *Model, began time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
-	ran, ended := make(chan struct{}), error(nil)
+	ran, noted, ended := make(chan struct{}), make(chan struct{}), error(nil)
 	h.engines.Go(func() {
 		defer cancel()
+		defer close(noted)
 		ended = model.Engine.Run(ctx)
 		close(ran)
 		h.ended(ctx, entry, model, ended)
@@ -172,7 +173,7 @@ func (h *Host) start(ctx context.Context, entry *entry, model *Model, began time
 	} else if entry.fingerprint != "" && entry.fingerprint != model.Fingerprint {
 		err = &WithdrawnError{"its files are no longer those that were served before; put the right ones in their place, and start the server anew"}
 	}
-	if err == nil && h.enter(entry, model, ran, began) {
+	if err == nil && h.enter(entry, model, ran, noted, began) {
 		return nil
 	}
 	cancel()
@@ -182,7 +183,7 @@ func (h *Host) start(ctx context.Context, entry *entry, model *Model, began time
 }
 
 // enter has a model lent, unless its engine has ended already.
-func (h *Host) enter(entry *entry, model *Model, ran chan struct{}, began time.Time) bool {
+func (h *Host) enter(entry *entry, model *Model, ran, noted chan struct{}, began time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
@@ -191,7 +192,7 @@ func (h *Host) enter(entry *entry, model *Model, ran chan struct{}, began time.T
 	default:
 	}
 	now := time.Now()
-	entry.state, entry.model, entry.ran, entry.first, entry.fingerprint = Loaded, model, ran, false, model.Fingerprint
+	entry.state, entry.model, entry.noted, entry.first, entry.fingerprint = Loaded, model, noted, false, model.Fingerprint
 	entry.since, entry.took, entry.used = now, now.Sub(began), now
 	entry.MaxLen, entry.facts = model.Engine.Capacity(), model.Facts
 	entry.show(model.Format)
