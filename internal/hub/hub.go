@@ -253,7 +253,7 @@ func (p *pull) pin(ctx context.Context) error {
 	if err := p.root.MkdirAll(path.Dir(ref), 0o755); err != nil {
 		return err
 	}
-	temp := ref + ".incomplete"
+	temp := ref + "." + p.commit + ".incomplete" // who pins another commit has another lock
 	file, err := p.root.Create(temp)
 	if err != nil {
 		return err

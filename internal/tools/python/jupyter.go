@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"ossian/internal/tools/python/jupyter"
@@ -15,7 +14,7 @@ import (
 type notebook struct {
 	file   string
 	kernel *jupyter.Kernel
-	turn   sync.Mutex // one call at a time
+	turn   chan struct{} // holds one value while a call runs
 }
 
 // kernelTime is how long a kernel may take to run an empty cell at the start.
@@ -36,7 +35,7 @@ func newJupyter(ctx context.Context, opts *Options) (backend, error) {
 		return nil, fmt.Errorf("the kernel of %s does not answer: %w", opts.JupyterFile, err)
 	}
 	opts.Log.Warn("python runs in a Jupyter kernel, unprotected: code of the model can read, change and send whatever that kernel can, and all conversations share it", "backend", jupyterBackend)
-	return &notebook{file: opts.JupyterFile, kernel: kernel}, nil
+	return &notebook{file: opts.JupyterFile, kernel: kernel, turn: make(chan struct{}, 1)}, nil
 }
 
 func (b *notebook) keeps() keeping { return sharedVariables }
@@ -49,8 +48,12 @@ func (b *notebook) start(context.Context, int) (interpreter, error) { return vis
 type visitor struct{ notebook *notebook }
 
 func (v visitor) run(ctx context.Context, source string, printed, complaints *capture) error {
-	v.notebook.turn.Lock()
-	defer v.notebook.turn.Unlock()
+	select {
+	case v.notebook.turn <- struct{}{}:
+	case <-ctx.Done(): // its time ended in line
+		return ctx.Err()
+	}
+	defer func() { <-v.notebook.turn }()
 	return v.notebook.kernel.Run(ctx, source, printed, complaints)
 }
 

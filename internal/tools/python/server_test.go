@@ -2,6 +2,7 @@ package python
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -71,5 +72,16 @@ echo gone > "$0.gone"`)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "docker.gone")); err != nil {
 		t.Errorf("the server has ended, its container has not: %v", err)
+	}
+}
+
+// TestKernelsLine: a call that waits for another one's end in a shared kernel does not outlast its time.
+func TestKernelsLine(t *testing.T) {
+	shared := &notebook{turn: make(chan struct{}, 1)}
+	shared.turn <- struct{}{} // somebody's call runs
+	hurried, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (visitor{shared}).run(hurried, "1", nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("who waits in line got %v", err)
 	}
 }

@@ -115,6 +115,14 @@ func (k *Kernel) parse(parts [][]byte) (*message, error) {
 // Run runs code, and copies what it prints and shows. Where ctx ends first the kernel is told to
 // stop, and the error is that of ctx.
 func (k *Kernel) Run(ctx context.Context, code string, printed, complaints io.Writer) error {
+	err := k.run(ctx, code, printed, complaints)
+	if ctx.Err() != nil {
+		return ctx.Err() // whatever was closed for it
+	}
+	return err
+}
+
+func (k *Kernel) run(ctx context.Context, code string, printed, complaints io.Writer) error {
 	shell, err := k.connect(ctx, k.Shell, "DEALER")
 	if err != nil {
 		return err
@@ -135,7 +143,6 @@ func (k *Kernel) Run(ctx context.Context, code string, printed, complaints io.Wr
 	}
 	if ctx.Err() != nil {
 		k.interrupt()
-		return ctx.Err()
 	}
 	return err
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +63,28 @@ func TestRead(t *testing.T) {
 		if _, err := Read(file); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// TestSilentKernel: a call whose time ends while it connects says so, and not how the connection broke.
+func TestSilentKernel(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if conn, err := silent.Accept(); err == nil {
+			defer conn.Close()
+			_, _ = conn.Read(make([]byte, 1)) // it began to connect
+			cancel()
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	}()
+	kernel := &Kernel{Transport: "tcp", IP: "127.0.0.1", Shell: silent.Addr().(*net.TCPAddr).Port}
+	if err := kernel.Run(ctx, "1", io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
 	}
 }
 
