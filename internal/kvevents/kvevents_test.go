@@ -255,6 +255,71 @@ func TestSlowSubscriber(t *testing.T) {
 	}
 }
 
+// A held connection takes the journal's lock at the end of the handshake.
+type held struct {
+	net.Conn
+	journal *journal
+	shaken  chan bool
+}
+
+func (h *held) SetDeadline(at time.Time) error {
+	if at.IsZero() {
+		h.journal.mu.Lock()
+		close(h.shaken)
+	}
+	return h.Conn.SetDeadline(at)
+}
+
+// A subscriber gets all that comes from when it is known as one, whatever else is late.
+func TestFirstMessage(t *testing.T) {
+	p, _, _ := opened(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shaken, served := make(chan bool), make(chan bool)
+	go func() {
+		defer close(served)
+		p.serveSubscriber(&peer{Conn: &held{conn, p.journal, shaken}, server: true})
+	}()
+	greeting := append(append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0}, "NULL"...), make([]byte, 48)...)
+	ready := "\x05READY\x0bSocket-Type\x00\x00\x00\x03SUB"
+	if _, err := client.Write(append(greeting, "\x04"+string(rune(len(ready)))+ready+"\x00\x01\x01"...)); err != nil {
+		t.Fatal(err)
+	}
+	<-shaken
+	// It must not be known before it is clear where it begins, which takes the lock. That it is not
+	// can only be waited for.
+	for end := time.Now().Add(20 * time.Millisecond); p.subscribers.Load() == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if p.subscribers.Load() > 0 {
+		t.Error("it is known before it is clear where it begins")
+	}
+	p.journal.mu.Unlock()
+	await(t, "it listens", func() bool { return p.Stats().Subscribers == 1 })
+	p.journal.append([]byte("first"))
+	_ = client.SetDeadline(time.Now().Add(time.Minute))
+	var got []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(got, []byte("first")); got = append(got, one...) {
+		if _, err := client.Read(one); err != nil {
+			t.Fatalf("%v behind %q", err, got)
+		}
+	}
+	client.Close()
+	<-served
+}
+
 // What strangers send ends their own connection and nothing else.
 func TestStrangers(t *testing.T) {
 	p, events, replays := opened(t, nil)

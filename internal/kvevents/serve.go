@@ -109,9 +109,10 @@ func (p *Publisher) serveSubscriber(to *peer) {
 		}
 		p.journal.wake()
 	}
+	at := p.journal.next() // before anybody hears that it subscribes: it gets all that comes from then on
 	p.working.Go(func() { heard.listen(to, changed) })
 	var number [8]byte
-	for at := p.journal.next(); p.journal.wait(at, heard.hasLeft); {
+	for p.journal.wait(at, heard.hasLeft) {
 		from := at
 		// The journal may have dropped what a slow subscriber has not had: it goes on with the
 		// newest that it may still get.
