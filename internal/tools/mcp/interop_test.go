@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,8 @@ func each(t *testing.T, test func(t *testing.T, p *peer, s *Server, how, version
 			t.Run(version+" "+how, func(t *testing.T) {
 				t.Parallel()
 				p := newPeer(version)
-				opts := Options{Stdio: true, Address: "stdio:" + os.Args[0] + " " + asServer + " speaks " + version}
+				p.hung = filepath.Join(t.TempDir(), "hung")
+				opts := Options{Stdio: true, Address: "stdio:" + os.Args[0] + " " + asServer + " speaks " + version + " " + p.hung}
 				if how != "stdio" {
 					opts.Address = p.serve(t, how)
 				}
@@ -102,7 +104,16 @@ func TestCancel(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(50*time.Millisecond, cancel)
+		defer cancel()
+		go func() { // once the call is there
+			defer cancel()
+			for ctx.Err() == nil {
+				if _, err := os.Stat(p.hung); err == nil {
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
 		if got := session.Call(ctx, tools.Call{Tool: "hang"}); got.Outcome != tools.Cancelled {
 			t.Errorf("%+v", got)
 		}

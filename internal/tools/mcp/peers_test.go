@@ -53,7 +53,11 @@ func leaked(before int) bool {
 func serveStdio(args []string) int {
 	switch args[0] {
 	case "speaks":
-		_ = newPeer(args[1]).server.Run(context.Background(), &sdk.StdioTransport{})
+		p := newPeer(args[1])
+		if len(args) > 2 {
+			p.hung = args[2]
+		}
+		_ = p.server.Run(context.Background(), &sdk.StdioTransport{})
 		return 0
 	case "dies":
 		fmt.Fprintln(os.Stderr, "the key file is missing")
@@ -85,6 +89,7 @@ type peer struct {
 	server *sdk.Server
 	web    *httptest.Server
 	over   chan struct{} // closed at the end of the test
+	hung   string        // a file that is made when a call hangs, which may be in another process; "" = none
 
 	mu        sync.Mutex
 	headers   []http.Header
@@ -121,6 +126,11 @@ func newPeer(version string) *peer {
 		return said(fmt.Sprint(p.count[req.Session])), nil
 	})
 	p.add("hang", "", func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		if p.hung != "" {
+			if err := os.WriteFile(p.hung, nil, 0o600); err != nil {
+				return nil, err
+			}
+		}
 		select {
 		case <-ctx.Done():
 		case <-p.over:
