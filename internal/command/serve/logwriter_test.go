@@ -27,6 +27,7 @@ func TestLogWriter(t *testing.T) {
 		fmt.Fprintf(w, "line %d\n", i)
 	}
 	w.close()
+	<-w.done // close gives up after a while
 	if lines := strings.Split(all.String(), "\n"); len(lines) != 1001 || lines[999] != "line 999" || lost.Load() != 0 {
 		t.Errorf("%d lines, the last %q, %d lost", len(lines), lines[len(lines)-2], lost.Load())
 	}
@@ -48,6 +49,7 @@ func TestLogWriter(t *testing.T) {
 		}
 	}
 	w.close()
+	<-w.done
 	writer.Close()
 	if lost.Load() != 10 {
 		t.Errorf("%d lines are counted, 10 were lost", lost.Load())
