@@ -34,7 +34,7 @@ func TestDocker(t *testing.T) {
 	if _, err := exec.LookPath("/usr/bin/python3"); err != nil {
 		t.Skip("no Python here")
 	}
-	folder := program(t, "docker", `printf '%s\n' "$@" >> "$0.log"; env >> "$0.env"
+	folder := program(t, "docker", `env >> "$0.env"; printf '%s\n' "$@" >> "$0.log"
 [ "$1" = run ] || exit 0
 while [ "$1" != python:3.11 ]; do shift; done
 shift 3
