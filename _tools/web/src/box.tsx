@@ -5,6 +5,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { post } from "./api";
 import { useCell } from "./cell";
 import { chats } from "./chats";
+import { textField } from "./controls";
 import { bytes, compact, count, shown } from "./format";
 import { Icon } from "./icons";
 import { keepText, keptText } from "./kept";
@@ -61,7 +62,7 @@ export function Box({ edit, onDone }: Props) {
   }, [at.fill, open]);
   useLayoutEffect(() => grow(area.current), [text]);
   useEffect(() => {
-    if (edit || !touch) area.current?.focus({ preventScroll: true });
+    if (edit || !(touch || textField())) area.current?.focus({ preventScroll: true });
   }, []);
 
   const change = (next: string) => {

@@ -63,6 +63,7 @@ class Chats {
   private heard = new Map<string, number>(); // performance.now at which another tab told of an answer
   private channel = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("ossian");
   private trees = new Map<string, Tree>(); // of conversations that are open or being answered
+  private turn = 0; // of what is shown: what is read for an earlier one comes too late
   private frame = 0;
   private asked = false;
   private shown!: () => void;
@@ -89,6 +90,7 @@ class Chats {
   }
 
   private async find(id: string): Promise<void> {
+    const turn = ++this.turn;
     const conversation = this.list.get().find((c) => c.id === id);
     this.missing.set(id !== "" && !conversation && this.loaded.get());
     if (!conversation) {
@@ -97,6 +99,7 @@ class Chats {
       return;
     }
     const tree = await this.treeOf(id);
+    if (turn !== this.turn) return;
     this.open.set(conversation);
     this.tree.set(tree);
     this.findStale(conversation, tree);
@@ -106,8 +109,10 @@ class Chats {
     let tree = this.trees.get(id);
     if (!tree) {
       tree = new Tree(await (await store()).messages(id).catch(() => []));
+      const quicker = this.trees.get(id); // it may have been read twice at once
+      if (quicker) return quicker;
       for (const other of this.trees.keys()) {
-        if (!this.running(other)) this.trees.delete(other);
+        if (!this.running(other) && other !== this.open.get()?.id) this.trees.delete(other);
       }
       this.trees.set(id, tree);
     }
@@ -156,6 +161,7 @@ class Chats {
   async ask(text: string, files: Attachment[], insteadOf?: Message): Promise<void> {
     await this.begun; // else what is read from the database later would stand in for the question
     let conversation = this.open.get();
+    this.turn++;
     if (!conversation) {
       conversation = { id: newId(), title: titleOf(text || files[0]?.name || ""), created: Date.now(), changed: Date.now(), leaf: "", settings: { ...this.draft.get() }, allowed: [] };
       this.draft.set({});

@@ -60,6 +60,12 @@ export function CopyButton({ text, label, testid }: { text: () => string | Promi
   );
 }
 
+// textField is the one that has the focus: nothing takes it from who is writing.
+export function textField(): HTMLInputElement | undefined {
+  const at = document.activeElement;
+  return at?.matches("textarea, input:not([type=checkbox], [type=radio])") ? (at as HTMLInputElement) : undefined;
+}
+
 // Dialog holds the focus while it is open, and gives it back.
 export function Dialog({ title, onClose, children, testid, wide }: { title: string; onClose: () => void; children: ComponentChildren; testid?: string; wide?: boolean }) {
   const element = useRef<HTMLDialogElement>(null);

@@ -108,7 +108,11 @@ function Other({ path }: { path: string }) {
   useEffect(() => {
     setFailed("");
     document.title = (view?.title ?? "Not found") + " \u00b7 Ossian";
-    view?.load().then((View) => setMade({ path, View }), (error) => setFailed(String(error.message)));
+    let current = true;
+    view?.load().then((View) => current && setMade({ path, View }), (error) => current && setFailed(String(error.message)));
+    return () => {
+      current = false;
+    };
   }, [path]);
   if (!view) return <div class="page-text"><h1>Nothing is here</h1><p><a href="#/">Begin a new chat</a></p></div>;
   if (failed) return <div class="page-text"><h1>{view.title}</h1><p role="alert">This view could not be loaded: {shown(failed)}</p></div>;
