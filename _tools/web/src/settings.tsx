@@ -1,7 +1,7 @@
 // Settings: of the chat that is open or of all chats, of the page, keys, and what can be done with
 // all chats. What is left empty is the server's to choose and is not sent.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Info, info, key, keyState, setKey } from "./api";
 import { useCell } from "./cell";
 import { chats } from "./chats";
@@ -51,7 +51,7 @@ export function SettingsView() {
           <label><input type="radio" name="scope" checked={!all} onChange={() => setAll(false)} />{open ? "This chat" : "The next chat"}</label>
           <label><input type="radio" name="scope" checked={all} onChange={() => setAll(true)} />All chats</label>
         </div>
-        <Answers settings={settings} below={all ? {} : defaults} told={told} change={change} />
+        <Answers key={String(all)} settings={settings} below={all ? {} : defaults} told={told} change={change} />
       </section>
       <Page />
       <Keys />
@@ -125,18 +125,28 @@ interface NumberFieldProps {
   change: (value: number | undefined) => void;
 }
 
+// A NumberField is left alone while it has the focus: "0." on the way to "0.7" is no number that
+// could be written back.
 function NumberField({ name, min, max, step, value, placeholder, change }: NumberFieldProps) {
   const [wrong, setWrong] = useState("");
+  const field = useRef<HTMLInputElement>(null);
+  const write = () => {
+    if (field.current) field.current.value = String(value ?? ""); // it may be gone when it loses the focus
+  };
+  useLayoutEffect(() => {
+    if (document.activeElement !== field.current) write();
+  }, [value]);
   return (
     <>
       <input
+        ref={field}
         type="number"
         data-testid={"setting-" + name}
         min={min}
         max={max}
         step={step}
-        value={value ?? ""}
         placeholder={placeholder}
+        onBlur={() => wrong || write()}
         aria-invalid={wrong !== ""}
         onInput={(event) => {
           const field = event.currentTarget;
