@@ -157,3 +157,48 @@ func TestKeyIsTriedFirst(t *testing.T) {
 		t.Error("a dialog that is opened anew says what was wrong the last time")
 	}
 }
+
+// The dialog can be dismissed: it stays away until somebody asks for it. A try that was dismissed
+// has no effect, whatever the server says of it later.
+func TestKeyDialogDismissed(t *testing.T) {
+	s := serve(t, "--api-key", secret)
+	b := blank(t, newContext(t), s.url)
+	b.allow("401")
+	b.before(`const real = fetch, late = [];
+		globalThis.goOn = () => late.splice(0).map((go) => go()).length;
+		globalThis.waiting = () => late.length;
+		globalThis.fetch = async (...of) => {
+			const answer = await real(...of);
+			if (globalThis.slow) await new Promise((go) => late.push(go));
+			return answer;
+		};`)
+	b.run(chromedp.Navigate(b.origin + "/"))
+	b.has("key-input")
+	b.press("\x1b")
+	b.until(`!document.querySelector("dialog")`)
+	b.ask("12+30")
+	b.state("failed")
+	if get[bool](b, `!!document.querySelector("dialog")`) {
+		t.Fatal("a dialog that was dismissed is back")
+	}
+	const enter = `[...document.querySelectorAll("[data-testid=error] button")].find((e) => e.textContent === "Enter a key").click()`
+	b.run(evaluate(enter))
+	b.fill("key-input", secret)
+	b.run(evaluate(`slow = true`))
+	b.press("\r")
+	b.until(`waiting() > 0`)
+	b.press("\x1b")
+	b.until(`!document.querySelector("dialog")`)
+	b.run(evaluate(`slow = false; goOn()`))
+	b.click("retry")
+	b.until(`document.querySelector("[data-testid=branch-count]")?.textContent === "2/2"`)
+	b.until(`["failed", "completed"].includes(document.querySelector("[data-testid=answer]")?.dataset.state)`)
+	b.state("failed")
+	b.until(`sessionStorage.length === 0`)
+	b.run(evaluate(enter))
+	b.fill("key-input", secret)
+	b.press("\r")
+	b.until(`!document.querySelector("dialog")`)
+	b.click("retry")
+	b.state("completed")
+}

@@ -1,23 +1,29 @@
 // The dialogs for the key and for the list of keyboard shortcuts.
 
-import { useState } from "preact/hooks";
-import { keyState, key, setKey, tryKey } from "./api";
+import { useRef, useState } from "preact/hooks";
+import { keyState, setKey, tryKey } from "./api";
 import { useCell } from "./cell";
 import { Dialog } from "./controls";
 import { keyDialog, shortcutsDialog } from "./places";
 import { shown } from "./format";
 
-// KeyDialog asks for a key where the server wants one. It is tried before it is kept.
+// KeyDialog asks for a key where the server wants one. It is tried before it is kept. Once it was
+// dismissed it is away until somebody asks for it, or another key is refused.
 export function KeyDialog() {
   const state = useCell(keyState);
   const open = useCell(keyDialog);
   const [remember, setRemember] = useState(false);
   const [wrong, setWrong] = useState("");
-  if (!open && state !== "wanted" && state !== "refused") return null;
+  const [away, setAway] = useState(false);
+  const turn = useRef(0); // of the tries: only the newest counts, and none that was dismissed
+  const wanted = state === "wanted" || state === "refused";
+  if (away && !wanted) setAway(false);
+  if (!open && (away || !wanted)) return null;
   const close = () => {
+    turn.current++;
     setWrong("");
     keyDialog.set(false);
-    if (state !== "kept") keyState.set(key() === "" ? "none" : "kept");
+    setAway(wanted);
   };
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -26,7 +32,9 @@ export function KeyDialog() {
       setWrong("A key has visible ASCII characters only.");
       return;
     }
+    const mine = ++turn.current;
     const refused = await tryKey(value);
+    if (mine !== turn.current) return;
     if (refused?.status === 401) {
       setWrong("This is not one of the server's keys.");
       return;
