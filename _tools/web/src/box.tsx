@@ -22,7 +22,8 @@ async function readFile(file: File): Promise<Attachment | string> {
   if (file.size > MOST) return `${file.name} has ${bytes(file.size)}; at most ${bytes(MOST)} fit`;
   if (/^image\//.test(file.type)) return `${file.name} is an image; the model reads text`;
   if (file.type === "application/pdf") return `${file.name} is a PDF; the model reads text`;
-  const content = new Uint8Array(await file.arrayBuffer());
+  const content = await file.arrayBuffer().then((read) => new Uint8Array(read), () => undefined);
+  if (!content) return `${file.name} cannot be read`; // a folder, or it is gone
   if (content.includes(0)) return `${file.name} is a binary file; the model reads text`;
   try {
     return { name: file.name, text: new TextDecoder("utf-8", { fatal: true }).decode(content) };
@@ -47,7 +48,7 @@ export function Box({ edit, onDone }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   const at = useCell(place);
-  const running = !edit && chats.running(open?.id) !== undefined;
+  const running = chats.running(open?.id) !== undefined;
   const foreign = chats.foreign();
 
   useEffect(() => {
@@ -104,7 +105,14 @@ export function Box({ edit, onDone }: Props) {
     }
     change("");
     setFiles([]);
+    back();
     void chats.ask(sent, files);
+  };
+  // back gives the focus to the text: the button that has it is about to go.
+  const back = () => touch || area.current?.focus();
+  const stop = (event: MouseEvent) => {
+    back();
+    if (event.detail <= 1) chats.stop(); // else it is the second click of two, and the first one has sent
   };
   const key = (event: KeyboardEvent) => {
     if (event.isComposing) return;
@@ -175,10 +183,10 @@ export function Box({ edit, onDone }: Props) {
         {edit ? null : <Context text={text} files={files} />}
         <span class="space" />
         {edit ? <button type="button" class="secondary" onClick={() => onDone!()}>Cancel</button> : null}
-        {running ? (
-          <button type="button" class="send" aria-label="Stop" title="Stop (Esc)" data-testid="stop" onClick={() => chats.stop()}><Icon name="stop" /></button>
+        {running && !edit ? (
+          <button key="stop" type="button" class="send" aria-label="Stop" title="Stop (Esc)" data-testid="stop" onClick={stop}><Icon name="stop" /></button>
         ) : (
-          <button type="submit" class="send" aria-label="Send" title="Send" data-testid={edit ? "edit-send" : "send"} disabled={empty || foreign}><Icon name="send" /></button>
+          <button key="send" type="submit" class="send" aria-label="Send" title="Send" data-testid={edit ? "edit-send" : "send"} disabled={empty || running || foreign}><Icon name="send" /></button>
         )}
       </div>
     </form>

@@ -6,7 +6,7 @@ import { type Answer, approvalsWanted, contentText, type Item, outputTokens, tex
 import { Box } from "./box";
 import { useCell } from "./cell";
 import { chats, type Run, toolName } from "./chats";
-import { CopyButton, IconButton } from "./controls";
+import { CopyButton, IconButton, textField } from "./controls";
 import { DeveloperView } from "./developer";
 import { bytes, count, duration, rate, several, shown } from "./format";
 import { Icon } from "./icons";
@@ -323,7 +323,7 @@ function capital(text: string): string {
 }
 
 // Approvals asks, for each call that wants it, whether it may be made. Focus begins on what does
-// nothing.
+// nothing, but not where somebody is writing: the next space would decide.
 function Approvals({ message }: { message: Message }) {
   const wanted = approvalsWanted(message.answer!.items);
   const open = chats.open.get();
@@ -336,7 +336,9 @@ function ApprovalCards({ wanted }: { wanted: Item[] }) {
   const [decided, setDecided] = useState<Record<string, { approve: boolean; reason?: string; always: boolean }>>({});
   const [reason, setReason] = useState("");
   const open = wanted.find((item) => !(item.id! in decided));
-  useEffect(() => decline.current?.focus(), [open?.id]);
+  useEffect(() => {
+    if (!textField()?.value) decline.current?.focus();
+  }, [open?.id]);
   if (!open) return null;
   const decide = (approve: boolean, always = false) => {
     const next = { ...decided, [open.id!]: { approve, always, ...(reason && !approve ? { reason } : {}) } };
