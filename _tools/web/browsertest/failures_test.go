@@ -427,3 +427,39 @@ func TestTwoTabs(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 }
+
+// A database that a newer page has closed in this tab is told of, as one that fails is.
+func TestDatabaseClosed(t *testing.T) {
+	b := open(t, tiny(t).url, "#/settings")
+	b.has("effort")
+	get[bool](b, `new Promise((resolve, reject) => {
+		const request = indexedDB.open("ossian", 2);
+		request.onerror = () => reject(request.error);
+		request.onsuccess = () => { request.result.close(); resolve(true); };
+	})`)
+	b.fill("setting-seed", "7")
+	b.says("banner", "The settings could not be kept.")
+}
+
+// A chat for which there was no room is there until its tab is closed, whatever else is opened.
+func TestNoRoom(t *testing.T) {
+	b := blank(t, newContext(t), tiny(t).url)
+	b.before(`const real = IDBObjectStore.prototype.put;
+		IDBObjectStore.prototype.put = function (...of) { if (globalThis.full) throw new DOMException("full", "QuotaExceededError"); return real.apply(this, of); }`)
+	b.run(chromedp.Navigate(b.origin + "/"))
+	b.ask("1+1")
+	b.state("completed")
+	b.run(evaluate(`location.hash = "#/"`))
+	b.has("example")
+	b.run(reload())
+	b.has("example")
+	b.run(evaluate(`full = true`))
+	b.ask("2+2")
+	b.state("completed")
+	b.says("banner", "no more room")
+	for _, title := range []string{"1+1", "2+2"} {
+		b.clickOn("[data-testid=conversation][title='" + title + "']")
+		b.until(`document.querySelector("article.question")?.textContent.includes("` + title + `")`)
+		b.state("completed")
+	}
+}

@@ -59,6 +59,7 @@ class Chats {
   readonly draft = new Cell<Sampling>({}); // settings of a chat that has not begun
   readonly runs = new Map<string, Run>(); // by id of the answer
   private removed = new Set<string>(); // ids of conversations: what still runs in them is dropped
+  private unkept = new Set<string>(); // ids of conversations that are not all in the database: their trees stay
   private wasReady = false;
   private heard = new Map<string, number>(); // performance.now at which another tab told of an answer
   private channel = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("ossian");
@@ -112,7 +113,7 @@ class Chats {
       const quicker = this.trees.get(id); // it may have been read twice at once
       if (quicker) return quicker;
       for (const other of this.trees.keys()) {
-        if (!this.running(other) && other !== this.open.get()?.id) this.trees.delete(other);
+        if (!this.running(other) && !this.unkept.has(other) && other !== this.open.get()?.id) this.trees.delete(other);
       }
       this.trees.set(id, tree);
     }
@@ -422,7 +423,7 @@ class Chats {
     this.list.set(sorted([conversation, ...this.list.get().filter((c) => c.id !== conversation.id)]));
     if (this.open.get()?.id === conversation.id) this.tree.tell();
     this.open.tell();
-    void write([conversation], message ? [message] : []);
+    void write([conversation], message ? [message] : []).then((kept) => kept || this.unkept.add(conversation.id));
     this.tell({ kind: "changed", conversation, message });
   }
 
@@ -474,7 +475,11 @@ class Chats {
   }
 
   private async take(all: Transfer): Promise<void> {
-    await write(all.conversations, all.messages);
+    const kept = await write(all.conversations, all.messages);
+    for (const { id } of kept ? [] : all.conversations) {
+      this.unkept.add(id);
+      this.trees.set(id, new Tree(all.messages.filter((m) => m.conversation === id)));
+    }
     this.list.set(sorted([...all.conversations, ...this.list.get()]));
     for (const conversation of all.conversations) this.tell({ kind: "changed", conversation });
   }

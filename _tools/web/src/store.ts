@@ -61,19 +61,20 @@ function ended(transaction: IDBTransaction): Promise<void> {
   });
 }
 
-// Disk is the store in IndexedDB.
+// Disk is the store in IndexedDB. All methods are async: what a closed database throws at once is a
+// rejection as any other.
 class Disk implements Store {
   constructor(private db: IDBDatabase) {
     db.onversionchange = () => db.close(); // another tab has a newer page
   }
-  conversations(): Promise<Conversation[]> {
+  async conversations(): Promise<Conversation[]> {
     return promised(this.db.transaction("conversations").objectStore("conversations").getAll());
   }
-  messages(conversation?: string): Promise<Message[]> {
+  async messages(conversation?: string): Promise<Message[]> {
     const store = this.db.transaction("messages").objectStore("messages");
     return promised(conversation === undefined ? store.getAll() : store.index("conversation").getAll(conversation));
   }
-  put(conversations: Conversation[], messages: Message[]): Promise<void> {
+  async put(conversations: Conversation[], messages: Message[]): Promise<void> {
     const transaction = this.db.transaction(["conversations", "messages"], "readwrite");
     for (const c of conversations) transaction.objectStore("conversations").put(c);
     for (const m of messages) transaction.objectStore("messages").put(m);
@@ -91,7 +92,7 @@ class Disk implements Store {
   async defaults(): Promise<Sampling> {
     return (await promised(this.db.transaction("settings").objectStore("settings").get("defaults"))) ?? {};
   }
-  setDefaults(settings: Sampling): Promise<void> {
+  async setDefaults(settings: Sampling): Promise<void> {
     const transaction = this.db.transaction("settings", "readwrite");
     transaction.objectStore("settings").put(settings, "defaults");
     return ended(transaction);
@@ -158,13 +159,15 @@ function reasonOf(error: unknown): string {
   return ((error as Error)?.message || "its database cannot be opened").replace(/\.$/, "");
 }
 
-// write keeps conversations and messages, and says so where that fails. The page goes on with
-// what it has in memory.
-export async function write(conversations: Conversation[], messages: Message[]): Promise<void> {
+// write keeps conversations and messages, and says so where that fails: then it gives false, and
+// the page goes on with what it has in memory.
+export async function write(conversations: Conversation[], messages: Message[]): Promise<boolean> {
   try {
     await (await store()).put(conversations, messages);
+    return true;
   } catch (error) {
     const full = (error as DOMException)?.name === "QuotaExceededError";
     trouble.set(full ? "This browser has no more room for conversations: what is new is lost with this tab." : `The last change could not be kept: ${reasonOf(error)}.`);
+    return false;
   }
 }
