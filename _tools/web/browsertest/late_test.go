@@ -108,3 +108,72 @@ func TestLateView(t *testing.T) {
 		t.Error("a view that came late stands in for the one that is open")
 	}
 }
+
+// A chat that was deleted does not come back by what another tab tells of it late, and the tab that
+// was answering in it deletes what it has written since.
+func TestDeletedStaysAway(t *testing.T) {
+	s := newScript(t)
+	s.answers(func(_ int, _ object, e *events) {
+		e.write(e.open(), "output_text", "The beginning")
+		e.hold()
+	})
+	b := open(t, s.URL, "")
+	b.has("example")
+	b.run(evaluate(`globalThis.told = []; globalThis.channel = new BroadcastChannel("ossian"); channel.onmessage = (e) => told.push(e.data)`))
+	b.ask("Hello")
+	b.says("answer .prose", "The beginning")
+	b.until(`told.some((what) => what.message)`)
+	b.run(evaluate(`channel.postMessage({kind: "removed", id: told[0].conversation.id})`))
+	b.until(`document.querySelectorAll("[data-testid=conversation]").length === 0`)
+	const left = `new Promise((resolve, reject) => {
+		const opening = indexedDB.open("ossian");
+		opening.onerror = () => reject(opening.error);
+		opening.onsuccess = () => {
+			const reading = opening.result.transaction(["conversations", "messages"]), all = ["conversations", "messages"].map((name) => reading.objectStore(name).count());
+			reading.oncomplete = () => { opening.result.close(); resolve(all[0].result + all[1].result); };
+		};
+	})`
+	for get[int](b, left) != 0 {
+		if b.late() {
+			t.Fatal("a deleted chat is still in the database")
+		}
+	}
+	b.run(evaluate(`for (const what of told) channel.postMessage(what);
+		channel.postMessage({kind: "changed", conversation: {...told[0].conversation, id: "later", title: "Later"}})`))
+	b.until(titles + `.includes("Later")`)
+	if got := get[string](b, titles); got != "Today|Later" {
+		t.Errorf("the list has %s", got)
+	}
+}
+
+// An answer that has ended meanwhile is not marked as one whose tab is gone, by a tab that has not
+// been told.
+func TestEndedElsewhere(t *testing.T) {
+	s := newScript(t)
+	next := make(chan bool)
+	s.answers(func(_ int, _ object, e *events) {
+		at := e.open()
+		e.write(at, "output_text", "The beginning")
+		<-next
+		e.output = nil
+		e.message("The beginning and the end.")
+		e.end("completed", nil)
+	})
+	b := open(t, s.URL, "")
+	b.ask("Hello")
+	b.says("answer .prose", "The beginning")
+	ctx, end := chromedp.NewContext(b.ctx)
+	t.Cleanup(end)
+	second := blank(t, ctx, s.URL)
+	second.before(`delete globalThis.BroadcastChannel; const real = setTimeout; globalThis.setTimeout = (f, ms, ...of) => ms === 4000 ? (globalThis.look = f, 0) : real(f, ms, ...of)`)
+	second.run(chromedp.Navigate(b.origin + "/" + fragmentOf(b)))
+	second.state("running")
+	second.until(`globalThis.look`)
+	next <- true
+	b.state("completed")
+	second.run(evaluate(`look()`))
+	second.until(`document.querySelector("[data-testid=answer]").dataset.state !== "running"`)
+	second.state("completed")
+	second.says("answer .prose", "and the end.")
+	second.until(`!document.querySelector("[data-testid=edit]").disabled`)
+}

@@ -126,10 +126,18 @@ class Chats {
     if (open.length === 0) return;
     this.tell({ kind: "who", ids: open.map((m) => m.id) });
     const asked = performance.now();
-    setTimeout(() => {
+    setTimeout(async () => {
+      // It may have ended, with nobody left to tell of it here.
+      const kept = new Map((await (await store()).messages(conversation.id).catch(() => [])).map((m) => [m.id, m]));
       for (const { id } of open) {
         const message = tree.messages.get(id);
-        if (message?.answer?.state === "running" && (this.heard.get(id) ?? 0) < asked && !this.runs.has(id)) {
+        if (message?.answer?.state !== "running" || this.runs.has(id)) continue;
+        const ended = kept.get(id);
+        if (ended && ended.answer?.state !== "running") {
+          tree.add(ended);
+          if (this.tree.get() === tree) this.tree.tell();
+          this.act();
+        } else if ((this.heard.get(id) ?? 0) < asked) {
           message.answer.state = "stopped";
           this.change(conversation, message);
         }
@@ -455,12 +463,13 @@ class Chats {
     if (ids.includes(this.open.get()?.id ?? "")) location.hash = "#/";
   }
 
-  // drop ends what runs in a conversation that is no more.
-  private drop(id: string): void {
+  // drop ends what runs in a conversation that is no more, and reports whether something did.
+  private drop(id: string): boolean {
     const running = this.running(id);
     this.removed.add(id);
     if (running) this.runs.get(running.id)?.abort.abort();
     this.trees.delete(id);
+    return running !== undefined;
   }
 
   // branch copies the path to a message into a conversation of its own.
@@ -533,11 +542,13 @@ class Chats {
         }
         return;
       case "removed":
-        this.drop(what.id);
+        // What was written of a running answer since is removed as well.
+        if (this.drop(what.id)) void store().then((kept) => kept.remove(what.id)).catch(() => {});
         this.list.set(this.list.get().filter((c) => c.id !== what.id));
         if (this.open.get()?.id === what.id) location.hash = "#/";
         return;
       case "changed":
+        if (this.removed.has(what.conversation.id)) return; // it was told by a tab that did not know yet
         if (what.message) this.heard.set(what.message.id, performance.now());
         if (what.message && !this.runs.get(what.message.id)?.active) this.trees.get(what.conversation.id)?.add(what.message);
         this.hearOf(what.conversation);
