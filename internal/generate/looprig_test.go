@@ -182,7 +182,9 @@ func newRig(t testing.TB, f family, p play) *rig {
 		if err := <-ran; err != nil {
 			t.Errorf("engine: %v", err)
 		}
-		r.settle() // Job.Close waits for a session for a while only
+		if n := r.boxes.Load(); n != 0 {
+			t.Errorf("%d sessions are open", n)
+		}
 	})
 	lim := limits.Defaults()
 	lim[limits.CompileTime] = limits.CompileTime.Info().Max

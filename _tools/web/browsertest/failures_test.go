@@ -399,19 +399,7 @@ func (b *tab) importing(t *testing.T, content string) {
 
 // Two tabs show one answer; the one that did not begin it leaves it alone.
 func TestTwoTabs(t *testing.T) {
-	s := newScript(t)
-	next := make(chan bool)
-	s.answers(func(_ int, _ object, e *events) {
-		at := e.open()
-		e.write(at, "output_text", "The beginning")
-		<-next
-		e.output = nil
-		e.message("The beginning and the end.")
-		e.end("completed", nil)
-	})
-	b := open(t, s.URL, "")
-	b.ask("Hello")
-	b.says("answer .prose", "The beginning")
+	s, b, next := halfway(t)
 	second := b.another(fragmentOf(b))
 	second.says("answer .prose", "The beginning")
 	second.until(`document.querySelector("[data-testid=edit]")?.disabled`)

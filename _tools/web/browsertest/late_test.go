@@ -146,11 +146,10 @@ func TestDeletedStaysAway(t *testing.T) {
 	}
 }
 
-// An answer that has ended meanwhile is not marked as one whose tab is gone, by a tab that has not
-// been told.
-func TestEndedElsewhere(t *testing.T) {
-	s := newScript(t)
-	next := make(chan bool)
+// halfway opens a tab in which an answer has begun, which ends behind next.
+func halfway(t *testing.T) (s *script, b *tab, next chan bool) {
+	t.Helper()
+	s, next = newScript(t), make(chan bool)
 	s.answers(func(_ int, _ object, e *events) {
 		at := e.open()
 		e.write(at, "output_text", "The beginning")
@@ -159,9 +158,16 @@ func TestEndedElsewhere(t *testing.T) {
 		e.message("The beginning and the end.")
 		e.end("completed", nil)
 	})
-	b := open(t, s.URL, "")
+	b = open(t, s.URL, "")
 	b.ask("Hello")
 	b.says("answer .prose", "The beginning")
+	return s, b, next
+}
+
+// An answer that has ended meanwhile is not marked as one whose tab is gone, by a tab that has not
+// been told.
+func TestEndedElsewhere(t *testing.T) {
+	s, b, next := halfway(t)
 	ctx, end := chromedp.NewContext(b.ctx)
 	t.Cleanup(end)
 	second := blank(t, ctx, s.URL)
