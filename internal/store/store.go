@@ -120,6 +120,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("store: directory %q, age %v, bytes %d, records %d, record bytes %d, retry %v: want a directory and no negative number",
 			c.Dir, c.Age, c.Bytes, c.Records, c.RecordBytes, c.Retry)
 	}
+	// Zero means the usual value, for each by itself.
 	c.Age = cmp.Or(c.Age, 30*24*time.Hour)
 	c.Bytes = cmp.Or(c.Bytes, 10<<30)
 	c.Records = cmp.Or(c.Records, 1_000_000)

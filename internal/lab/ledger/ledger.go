@@ -37,6 +37,7 @@ type BrokenError struct {
 	Why  string
 }
 
+// Error names the line and says what can be done.
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("%s, line %d: %s; what stands before it is whole. "+
 		"Keep the file, and begin anew with another --out", e.File, e.Line, e.Why)
@@ -111,6 +112,7 @@ func (l *Ledger) Append(at time.Time, line Line) (Line, error) {
 	if len(text) >= maxLine {
 		return Line{}, fmt.Errorf("a line of the ledger would take %d bytes: at most %d", len(text), maxLine-1)
 	}
+	// On the disk before anybody hears of it: what the campaign does next follows from this line.
 	_, err = l.file.Write(append(text, '\n'))
 	if err == nil {
 		err = l.file.Sync()
